@@ -13,7 +13,7 @@ import pytest
 import lakelog
 from lakelog_replication.remoting import BrokerRefused, broker_config, call, runtime_info
 from lakelog_replication.replica.receiver import consumer_offsets
-from lakelog_rocketmq.config import parse_object
+from lakelog_rocketmq.fastjson import parse_object
 from plugins.replication.tests.replica.copies import log_of
 from tests.oracle.java import Oracle
 from tests.replication import dumps

@@ -12,7 +12,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,9 +22,14 @@ _USER_CACHE: Final = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
 CACHE: Final = Path(_USER_CACHE) / "lakelog-tests"
 
 
-def jars(pom: Path) -> Path:
-    """Return the folder of the released jars that a POM names, as Maven resolves them."""
-    return once(CACHE / f"jars-{digest([pom])}", partial(_copy_jars, pom))
+def jars(pom: Path, **properties: str) -> Path:
+    """Return the folder of the released jars that a POM names, as Maven resolves them.
+
+    :param properties: the POM's properties, with ``_`` for ``.`` in names
+    """
+    given = [f"-D{name.replace('_', '.')}={value}" for name, value in properties.items()]
+    state = "-".join([digest([pom]), *properties.values()])
+    return once(CACHE / f"jars-{state}", partial(_copy_jars, pom, given))
 
 
 def once(target: Path, make: Callable[[Path], None]) -> Path:
@@ -43,9 +48,9 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
     return target
 
 
-def _copy_jars(pom: Path, folder: Path) -> None:
+def _copy_jars(pom: Path, given: Sequence[str], folder: Path) -> None:
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-    run(["mvn", "-q", "-B", "--strict-checksums", "-f", str(pom), *goal])
+    run(["mvn", "-q", "-B", "--strict-checksums", "-f", str(pom), *given, *goal])
 
 
 def digest(files: Iterable[Path]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Refused, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.requests import RequestCode, check_user
 from lakelog_broker.security import (
@@ -23,6 +23,7 @@ from lakelog_broker.security import (
     remoting_signature,
 )
 from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state import Member, MemberTable, Peer
 
 _SECRET = "secret-of-ann"
 _NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -40,6 +41,13 @@ secret_key = "secret-of-root"
 admin = true
 """
 SEND = RequestCode.SEND_MESSAGE_V2
+_KEYS = ("ann-key", _SECRET), ("root-key", "secret-of-root")
+
+
+class _NoStore:
+    """A broker, as far as rights need one: no message of a store is named."""
+
+    members = MemberTable()
 
 
 @pytest.fixture
@@ -60,7 +68,7 @@ def _signed(
 
 def _code(access: AccessControl, request: RemotingCommand) -> int:
     try:
-        check_user(access, cast("Any", None), request)  # no message of a store is named
+        check_user(access, cast("Any", _NoStore()), request)
     except Refused as refused:
         return refused.code
     return ResponseCode.SUCCESS
@@ -106,7 +114,7 @@ def test_topics_and_groups_in_a_body_count(
     contents: dict[int, Any] = {
         RequestCode.QUERY_ASSIGNMENT: {"topic": topic, "consumerGroup": "billing"},
         RequestCode.BATCH_ACK_MESSAGE: {"acks": [{"c": "billing", "t": topic}]},
-        RequestCode.HEART_BEAT: {"consumerDataSet": [group]},
+        RequestCode.HEART_BEAT: {"clientID": "c1", "consumerDataSet": [group]},
     }
     for code, content in contents.items():
         assert _code(access, _signed(code, body=json.dumps(content).encode())) == expected
@@ -196,3 +204,20 @@ def test_addresses_that_others_reach_need_users() -> None:
     AccessControl.of(BrokerSettings(host="0.0.0.0", allow_anonymous=True))
     access = AccessControl.of(BrokerSettings(host="127.0.0.2"))
     assert access.remoting_user(RemotingCommand(9999)).admin
+
+
+def test_a_client_id_is_its_users_while_it_is_connected(access: AccessControl) -> None:
+    """In any group of either kind, until the last one is left."""
+    ann, root = (access.grpc_user(_grpc(_NOW, key, secret)) for key, secret in _KEYS)
+    members, peer = MemberTable(), Peer()
+    members.check_client("c1", root)
+    members.join("billing", Member("c1", peer, 0.0, user=ann))
+    members.join("billing", Member("c1", peer, 1.0, user=ann))
+    members.join_producers("shop", Member("c1", peer, 0.0, user=ann))
+    members.check_client("c1", ann)
+    members.leave("c1", "billing", None)
+    with pytest.raises(Forbidden, match="another user's"):
+        members.check_client("c1", root)
+    members.disconnected(peer)
+    members.check_client("c1", root)
+    assert members.producers == {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
 import struct
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,14 @@ from lakelog_broker.codes import ResponseCode
 from lakelog_broker.properties import client_properties
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_queues.units.properties import property_value
-from plugins.broker.tests.support import Client, at_a_broker, bodies, dispatched, run_at_a_broker
+from plugins.broker.tests.support import (
+    Client,
+    at_a_broker,
+    bodies,
+    call_as,
+    dispatched,
+    run_at_a_broker,
+)
 
 _FORGED = (
     "REAL_TOPIC\x01victim\x02REAL_QID\x010\x02TIMER_OUT_MS\x011\x02POP_CK\x01x\x02"
@@ -91,8 +96,8 @@ async def test_a_message_recalls_only_from_its_topic(broker: Broker, client: Cli
 def test_properties_of_clients_are_kept() -> None:
     """Names that only begin or end like those of the broker, and values that look like names."""
     for text in (b"", b"KEYS\x01REAL_TOPIC", b"MY_POP_CK\x011\x02POP_CKS\x012\x02", b"A\x01B\x02"):
-        assert client_properties(text) is text
-    assert property_value(client_properties(b"A\x011\x02POP_CK\x01"), b"POP_CK") is None
+        assert client_properties(text, "orders") is text
+    assert property_value(client_properties(b"A\x011\x02POP_CK\x01", "orders"), b"POP_CK") is None
 
 
 # --- two users: ann may use the topic "orders", eve the topic "other" ---
@@ -107,16 +112,6 @@ def users(tmp_path: Path) -> Path:
     path = tmp_path / "users.toml"
     path.write_text(account.format("ann-key", "orders") + account.format("eve-key", "other"))
     return path
-
-
-async def call_as(
-    client: Client, key: str, code: int, fields: dict[str, str], body: bytes = b""
-) -> int:
-    """Send a request with the signature of a user; the code of its response."""
-    fields = {**fields, "AccessKey": key}
-    content = "".join(value for _, value in sorted(fields.items())).encode() + body
-    signature = b64encode(hmac.digest(key.encode(), content, "sha1")).decode()
-    return (await client.call(code, body, **fields, Signature=signature)).code
 
 
 async def send_as_ann(client: Client, **more: str) -> None:

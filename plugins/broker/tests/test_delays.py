@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.delays.delivering import BATCH, RETRY_MS, Delays
 from lakelog_queues.store import QueueParts, delays_of
+from lakelog_rocketmq.fastjson import parse_object
 from plugins.broker.tests.support import (
     OnRequest,
     SetClock,
@@ -88,7 +88,7 @@ def test_saved_progress_is_as_rocketmq_reads_it_and_other_delivers_again(
     settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"one", b"one"]
     save(broker)
-    content = json.loads((Path(store.path) / "config" / "delayOffset.json").read_text())
+    content = parse_object((Path(store.path) / "config" / "delayOffset.json").read_bytes())
     assert content["offsetTable"] == {"1": 1}
     settle(levels_of(broker_over(store), clock), clock)
     assert bodies(store, "Orders") == [b"one", b"one"]

@@ -95,7 +95,7 @@ def test_a_json_header_is_that_of_json(text: str) -> None:
     size = int.from_bytes(encode_frame(command)[4:8], "big")
     header = {
         "code": 0, "extFields": {text: text}, "flag": 1, "language": "JAVA", "opaque": 7,
-        "serializeTypeCurrentRPC": "JSON", "version": command.version, "remark": text,
+        "remark": text, "serializeTypeCurrentRPC": "JSON", "version": command.version,
     }  # fmt: skip  # one line for each half
     expected = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
     assert encode_frame(command)[8 : 8 + size] == expected.encode("utf-8", "replace")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lakelog_broker import state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, ResponseCode
 from lakelog_broker.grpc.clients import MAX_TOPICS, check_counts
@@ -15,7 +16,7 @@ from lakelog_broker.remoting.frame import MAX_JSON_BYTES, MAX_JSON_DEPTH
 from lakelog_broker.remoting.groups import MAX_GROUPS, MAX_SUBSCRIPTIONS
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import MAX_FIELDS
-from plugins.broker.tests.support import Client, at_a_broker
+from plugins.broker.tests.support import Client, at_a_broker, dispatched
 
 _REFUSED = ResponseCode.INVALID_PARAMETER
 
@@ -103,3 +104,70 @@ async def test_a_group_that_is_refused_keeps_no_other_from_a_heartbeat(
     assert list(broker.members.groups) == names[3:]
     assert broker.topics.groups() == names[3:]
     assert broker.topics.find("%RETRY%" + "g" * 130) is not None
+
+
+@pytest.mark.parametrize("client_id", [None, "", 7, "c" * 1025])
+@at_a_broker()
+async def test_an_illegal_client_id_joins_nothing(
+    broker: Broker, client: Client, client_id: object
+) -> None:
+    answer = await client.beat(clientID=client_id, producerDataSet=[{"groupName": "g"}])
+    assert answer.code == _REFUSED
+    assert broker.members.producers == {}
+
+
+@at_a_broker()
+async def test_a_group_or_a_queue_that_cannot_be_is_noted_nowhere(
+    broker: Broker, client: Client
+) -> None:
+    """Groups of pulls and commits, queues and offsets of commits, groups and topics of tools."""
+    await client.send("orders")
+    dispatched(broker.store)
+    fields = {"topic": "orders", "queueId": "0", "commitOffset": "1", "consumerGroup": "g"}
+    pull = {"queueOffset": "0", "maxMsgNums": "1", "sysFlag": "5", "subscription": "*"}
+    long = {"consumerGroup": "g" * 256}
+    wrong = ({"queueId": "8"}, {"queueId": "-1"}, {"commitOffset": str(1 << 63)}, long)
+    for each in (*wrong, {"consumerGroup": ""}):
+        answer = await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, **{**fields, **each})
+        assert answer.code == _REFUSED, each
+    assert (
+        await client.call(RequestCode.PULL_MESSAGE, **{**fields, **pull, **long})
+    ).code == _REFUSED
+    beat = await client.beat(clientID="c", producerDataSet=[{"groupName": "g" * 256}])
+    assert beat.code == ResponseCode.SUCCESS
+    for name in (None, "a/b", "g" * 256):
+        mode = {"topic": "orders", "consumerGroup": name, "mode": "POP"}
+        answers = [
+            await client.call(code, json.dumps(content).encode())
+            for code, content in (
+                (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {"groupName": name}),
+                (RequestCode.SET_MESSAGE_REQUEST_MODE, mode),
+                (RequestCode.SET_MESSAGE_REQUEST_MODE, {**mode, "topic": name}),
+            )
+        ]
+        assert [each.code for each in answers] == [_REFUSED] * 3
+    assert broker.topics.groups() == []
+    assert broker.offsets.groups() == set()
+    assert broker.members.producers == {}
+    assert await client.content(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    ok = await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+    assert (ok.code, broker.offsets.groups()) == (ResponseCode.SUCCESS, {"g"})
+
+
+@at_a_broker()
+async def test_the_number_of_topics_and_groups_is_limited(
+    broker: Broker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MAX_NAMES", 2)
+    beats = [{"groupName": each} for each in ("g", "h", "i")]
+    await client.beat(clientID="c", consumerDataSet=beats)
+    assert broker.topics.groups() == ["g", "h"]
+    assert (await client.send("orders")).code == _REFUSED, "there are two topics of retries"
+    assert [each for each in broker.topics if each.topic == "orders"] == []
+
+
+@at_a_broker()
+async def test_values_of_the_name_server_are_limited(broker: Broker, client: Client) -> None:
+    for value, code in (("x" * 60_000, ResponseCode.SUCCESS), ("x" * 70_000, _REFUSED)):
+        fields = {"namespace": "n", "key": "k", "value": value}
+        assert (await client.call(RequestCode.PUT_KV_CONFIG, **fields)).code == code

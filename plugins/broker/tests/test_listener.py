@@ -7,6 +7,7 @@ import resource
 import shutil
 import ssl
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,16 @@ import pytest
 from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
-from lakelog_broker.remoting.frame import MAX_FRAME_BYTES, RemotingCommand, encode_frame
+from lakelog_broker.remoting.frame import (
+    MAX_FRAME_BYTES,
+    RemotingCommand,
+    decode_frame,
+    encode_frame,
+)
 from lakelog_broker.remoting.requests import RequestCode
-from lakelog_broker.remoting.server import tls_context
+from lakelog_broker.remoting.server import busy_answer, tls_context
 from lakelog_broker.settings import BrokerSettings
+from lakelog_daemon import connection_limits
 from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 
 _TLS_HELLO = bytes.fromhex("1603010200010001fc0303")
@@ -105,9 +112,13 @@ def test_settings_of_tls_are_checked(tmp_path: Path) -> None:
 
 @at_a_broker(max_connections=3)
 async def test_connections_are_limited(
-    broker: Broker, client: Client, caplog: pytest.LogCaptureFixture
+    broker: Broker,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One more is closed; after one ends, a new one is served."""
+    monkeypatch.setattr(connection_limits, "_QUIET_S", 1e9)  # none is idle
     clients = [client, await Client.to(broker), await Client.to(broker)]
     for each in clients:
         assert await each.is_served()
@@ -119,6 +130,41 @@ async def test_connections_are_limited(
         assert await each.is_served()
         each.close()
     assert any("max_connections" in each.message for each in caplog.records)
+
+
+def test_a_connection_that_is_refused_gets_an_answer_to_its_request() -> None:
+    """As soon as the header has come."""
+    frame = encode_frame(RemotingCommand(RequestCode.SEND_MESSAGE_V2, 7, 0, {}, b"body"))
+    for received in (frame, frame[:-3]):
+        answer = decode_frame(busy_answer(received)[4:])
+        assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_BUSY, 7)
+    for received in (b"", frame[:30], b"\x16\x03\x01"):
+        assert busy_answer(received) == b""
+
+
+@at_a_broker(max_waiting_requests=1)
+async def test_requests_that_wait_are_limited(broker: Broker, client: Client) -> None:
+    """Others are served, and so is one that waits after the end of the former."""
+    code = RequestCode.NOTIFICATION
+    fields = {"consumerGroup": "g", "topic": "empty", "queueId": "-1"}
+    fields |= {"pollTime": "60000", "bornTime": str(time.time_ns() // 1_000_000)}
+    broker.topics.create("empty", 1)
+    first = await Client.to(broker)
+    first.writer.write(encode_frame(RemotingCommand(code, 1, 0, fields)))
+    while not broker.limits.waiting:
+        await asyncio.sleep(0.01)
+    assert (await client.call(code, **fields)).code == ResponseCode.SYSTEM_BUSY
+    assert await client.is_served()
+    first.close()
+    while broker.limits.waiting:
+        await asyncio.sleep(0.01)
+    assert (await client.call(code, **{**fields, "pollTime": "1"})).code == ResponseCode.SUCCESS
+
+
+@at_a_broker(idle_timeout_s=0.3)
+async def test_silent_clients_are_disconnected(broker: Broker, client: Client) -> None:
+    assert await client.is_served()
+    assert await client.ended()
 
 
 async def _served_at_last(broker: Broker) -> Client:

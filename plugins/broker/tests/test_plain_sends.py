@@ -20,6 +20,7 @@ from lakelog_broker.properties import CommonProperties
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from lakelog_broker.remoting.sending import PlainSends, send
 from lakelog_broker.remoting.server import Connection, RemotingServer
+from lakelog_daemon.connection_limits import Admission
 from lakelog_queues.units.properties import stored_properties
 from lakelog_rocketmq.config import TopicConfig
 from plugins.broker.tests.support import dispatched, served
@@ -43,7 +44,7 @@ class _Ways:
     def __init__(self, broker: Broker) -> None:
         self.broker, self.short = broker, PlainSends(broker)
         server = RemotingServer(broker, lambda: Popping(broker), self.short.answer)
-        self.connection = Connection(server)
+        self.connection = Connection(server, Admission("127.0.0.1", bool, 1, 0.0))
         self.connection.address = "127.0.0.1:9"
 
     def sent(self, frame: bytes) -> tuple[bool, list[RemotingCommand], list[StoredMessage]]:

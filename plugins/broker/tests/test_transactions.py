@@ -15,6 +15,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.remoting.server import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
+from lakelog_broker.security import AccessRight, User
 from lakelog_broker.state import Member, Peer
 from plugins.broker.tests.support import (
     SetClock,
@@ -127,6 +128,25 @@ def test_only_the_half_message_itself_can_be_ended(store: lakelog.Store, clock: 
     assert not transactions.end(half.physical_offset + 1, half.queue_offset, True)
     assert not transactions.end(half.physical_offset, half.queue_offset, True, "others")
     assert bodies(store, "Orders") == [b"plain"]
+
+
+def test_a_half_message_goes_to_those_only_who_may_send_to_its_topic(
+    store: lakelog.Store, clock: SetClock
+) -> None:
+    """Whatever producer group another user names: the half message has the body."""
+    broker, asked = transactional(store, clock)
+    rights = {"other": AccessRight.PUB}, {"Orders": AccessRight.SUB}, {"Orders": AccessRight.PUB}
+    members = [Asked() for _ in rights]
+    broker.members.leave("client", None, "producers")
+    for number, (member, perms) in enumerate(zip(members, rights, strict=True)):
+        user = User(access_key=f"user{number}", secret_key="secret", topic_perms=perms)
+        joined = Member(f"client{number}", member, 0.0, user=user)
+        broker.members.join_producers("producers", joined)
+    put_half(broker, b"x")
+    for _ in range(3):
+        clock.now_ms += TIMEOUT_MS + INTERVAL_MS
+        settle(broker.transactions, clock, store)
+    assert [len(each.halves) for each in (*members, asked)] == [0, 0, 3, 0]
 
 
 def test_an_unknown_outcome_is_asked_for_until_it_is_given_up(

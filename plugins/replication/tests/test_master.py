@@ -220,6 +220,34 @@ def test_a_report_of_more_than_was_sent_is_refused(
     assert "and was sent it up to" in refused(caplog)[0]
 
 
+def test_false_reports_of_many_connections_are_one_line(
+    log: FakeReplicatedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.append(100)
+    with serving(log, tmp_path) as master:
+        for number in range(30):
+            with slave(master) as peer:
+                peer.report(1000 + number)
+                assert peer.is_closed()
+    assert len(refused(caplog)) == 1
+
+
+def test_silent_connections_keep_no_slave_away(
+    log: FakeReplicatedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog_replication.master.server._MOST_LINKS", 3)
+    log.append(100)
+    with serving(log, tmp_path) as master, ExitStack() as open_ones:
+        served = open_ones.enter_context(slave(master))
+        served.report(1)
+        served.bytes_up_to(100)
+        for _ in range(9):
+            open_ones.enter_context(slave(master))
+        assert _is_served(master)
+        log.append(10)
+        assert served.bytes_up_to(110)
+
+
 def test_a_slave_that_says_nothing_is_dropped(log: FakeReplicatedLog, tmp_path: Path) -> None:
     log.append(100)
     with serving(log, tmp_path, silence_timeout_ms=50) as master:

@@ -31,7 +31,6 @@ from lakelog_rocketmq.config import (
     load_groups,
     load_offsets,
     load_topics,
-    parse_object,
     save_config,
     save_delay_offsets,
     save_groups,
@@ -39,6 +38,7 @@ from lakelog_rocketmq.config import (
     save_topics,
 )
 from lakelog_rocketmq.config import OFFSETS as OFFSETS_TABLE
+from lakelog_rocketmq.fastjson import parse_object
 
 FILES = RealFileSystem()
 OFFSETS = b"""{
@@ -104,7 +104,7 @@ def test_what_is_not_known_is_kept_and_the_version_moves_on(path: Path) -> None:
     assert loaded.value == {"T@g": {0: 500, 1: 490, 10: 3}}
     offsets = {**loaded.value, "%RETRY%g@g": {0: 1}, "odd": {5: 6}}
     save_offsets(FILES, path, loaded.content, offsets, now_ms=1795217700000)
-    assert json.loads(main_file(path).read_bytes()) == {
+    assert parse_object(main_file(path).read_bytes()) == {
         "dataVersion": {"counter": 5, "stateVersion": 2, "timestamp": 1795217700000},
         "somethingNew": {"a": [1, None]},
         "groupTopicMap": {"g": ["T", "%RETRY%g"]},
@@ -143,7 +143,7 @@ def test_an_entry_that_cannot_be_read_stops_no_other(
     assert len(caplog.records) == 3, "it is reported once"
     changed = {**loaded.value, "T@g": {0: 501, 1: 5}, "T@h": {0: 8}}
     save_offsets(FILES, path, loaded.content, changed, 5)
-    written = json.loads(main_file(path).read_bytes())["offsetTable"]
+    written = parse_object(main_file(path).read_bytes())["offsetTable"]
     assert written == {
         "T@g": {**odd, "0": 501, "1": 5},
         "T@h": {"0": 8},
@@ -168,7 +168,7 @@ def test_odd_topics_groups_and_levels_stop_no_others(path: Path) -> None:
     save_groups(FILES, path, groups.content, {**groups.value, "j": GroupConfig("j")}, 5)
     save_delay_offsets(FILES, path, load_delay_offsets(FILES, path).content, {3: 18}, 5)
     for table, (sound, odd) in tables.items():
-        written = json.loads((path / "config" / table.file).read_bytes())
+        written = parse_object((path / "config" / table.file).read_bytes())
         assert table.odd(written) == odd
         assert table.read(written).keys() >= sound.keys()
     assert load_delay_offsets(FILES, path).value == {3: 18}
@@ -179,7 +179,7 @@ def test_a_torn_file_does_not_take_the_place_of_its_backup(path: Path) -> None:
     backup_of(main_file(path)).write_bytes(OFFSETS)
     save_config(FILES, main_file(path), {"new": 1})
     assert backup_of(main_file(path)).read_bytes() == OFFSETS
-    assert json.loads(main_file(path).read_bytes()) == {"new": 1}
+    assert parse_object(main_file(path).read_bytes()) == {"new": 1}
 
 
 @attrs.frozen
@@ -280,11 +280,12 @@ def test_groups_that_were_written_are_read_and_keep_what_is_not_known(path: Path
     file.write_text(json.dumps({"more": 1, "subscriptionGroupTable": table}))
     loaded = load_groups(FILES, path)
     assert loaded.value == {
-        "old": GroupConfig("old", 3),
+        "old": GroupConfig("old", 3, attributes={"a": "b"}),
         "plain": GroupConfig("plain", 16),
         "gone": GroupConfig("gone", 16),
     }
-    groups = {"old": GroupConfig("old", 4), "new": GroupConfig("new", 0)}
+    former = {"old": GroupConfig("old", 4, attributes={"a": "b"})}
+    groups = {**former, "new": GroupConfig("new", 0)}
     save_groups(FILES, path, loaded.content, groups, 5)
     again = load_groups(FILES, path)
     assert again.value == groups

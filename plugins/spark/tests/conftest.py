@@ -11,12 +11,24 @@ import pytest
 
 import lakelog_spark
 from plugins.lake.tests.conftest import kind, source, store_fixtures, store_of_300, store_path
+from plugins.lake.tests.remote.conftest import aws, place, rest
 from tests.support import required, sparkjava
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["kind", "session", "source", "spark", "store_fixtures", "store_of_300", "store_path"]
+__all__ = [
+    "aws",
+    "kind",
+    "place",
+    "rest",
+    "session",
+    "source",
+    "spark",
+    "store_fixtures",
+    "store_of_300",
+    "store_path",
+]
 
 _FIRST_SESSION_SECONDS = 300  # it downloads Iceberg's package
 SECRETS = {"spark.sql.catalog.c.uri": "u:hunter2@h", "spark.hadoop.x.secret.key": "hunter2"}
@@ -66,9 +78,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def warehouse_of(spark: SparkSession) -> Path:
     """Of the session's catalog ``lake``."""
-    place = spark.conf.get("spark.sql.catalog.lake.warehouse")
-    assert place is not None
-    return Path(place.removeprefix("file://"))
+    folder = spark.conf.get("spark.sql.catalog.lake.warehouse")
+    assert folder is not None
+    return Path(folder.removeprefix("file://"))
 
 
 @pytest.fixture

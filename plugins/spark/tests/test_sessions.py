@@ -17,9 +17,15 @@ from typer.testing import Result
 
 import lakelog_spark
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import NoJava, WrongSpark
+from lakelog_lake.errors import NoJava, SparkFailed, WrongSpark
 from lakelog_spark import catalog, engine, sessions
-from lakelog_spark.sessions import check_package, check_spark, package_for, packages
+from lakelog_spark.sessions import (
+    check_package,
+    check_spark,
+    package_for,
+    packages,
+    query_errors,
+)
 from plugins.lake.tests.landing.test_cli import LAKELOG
 from plugins.lake.tests.landing.test_cli import run as run_command
 from plugins.lake.tests.stores import filled
@@ -346,6 +352,16 @@ def test_the_logger_of_spark_stays_its_own() -> None:
         "assert isinstance(logging.getLogger('SQLQueryContextLogger'), PySparkLogger)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_error_of_java_comes_with_its_reason(spark: SparkSession) -> None:
+    """The first line of py4j's text says only which method was called."""
+    java: Any = spark._jvm
+    with (
+        pytest.raises(SparkFailed, match=r"^it failed: java\.lang\.ClassNotFoundException: x$"),
+        query_errors("it failed"),
+    ):
+        java.java.lang.Class.forName("x")
 
 
 def test_no_command_line_has_the_secrets_of_a_session(spark: SparkSession) -> None:

@@ -1,4 +1,5 @@
-// Command main ENDPOINT: prints one line per outcome, the same for every broker.
+// Command main ENDPOINT [newer]: prints one line per outcome, the same for every broker; and with "newer" a line
+// "= FEATURE: yes", or what happened instead, for those of RocketMQ 5.5.
 package main
 
 import (
@@ -46,8 +47,8 @@ func send(producer rmq.Producer, each *rmq.Message) {
 }
 
 func consumer(endpoint, group, topic string, expression *rmq.FilterExpression) rmq.SimpleConsumer {
-	made, err := rmq.NewSimpleConsumer(config(endpoint, group), rmq.WithAwaitDuration(3*time.Second),
-		rmq.WithSubscriptionExpressions(map[string]*rmq.FilterExpression{topic: expression}))
+	made, err := rmq.NewSimpleConsumer(config(endpoint, group), rmq.WithSimpleAwaitDuration(3*time.Second),
+		rmq.WithSimpleSubscriptionExpressions(map[string]*rmq.FilterExpression{topic: expression}))
 	must(err)
 	must(made.Start())
 	return made
@@ -112,6 +113,9 @@ func main() {
 	transactions(endpoint, producer, &checks)
 	_, err = producer.Send(background, message("no such topic", "x"))
 	say("a topic of a bad name", map[bool]string{true: "was refused", false: "was taken"}[err != nil])
+	if len(os.Args) > 2 {
+		newer(endpoint, producer)
+	}
 	say("end", "reached")
 	os.Exit(0) // a client that is stopped waits for its streams
 }
@@ -181,4 +185,110 @@ func transactions(endpoint string, producer rmq.Producer, checks *atomic.Int32) 
 	}
 	got := bodies(consumer(endpoint, "halves", "half", rmq.SUB_ALL), 2, 16)
 	say("transactions", fmt.Sprintf("%s, checked %v", sorted(got), checks.Load() > 0))
+}
+
+func same(name, expected, found string) {
+	if expected == found {
+		say(name, "yes")
+	} else {
+		say(name, "not "+expected+", but "+found)
+	}
+}
+
+func newer(endpoint string, producer rmq.Producer) {
+	retries(endpoint, producer)
+	recalled(endpoint, producer)
+	priority(endpoint, producer)
+	lite(endpoint, producer)
+}
+
+func pushed(endpoint, group, topic, tag string, listener func(*rmq.MessageView) rmq.ConsumerResult) {
+	made, err := rmq.NewPushConsumer(config(endpoint, group), rmq.WithPushAwaitDuration(3*time.Second),
+		rmq.WithPushSubscriptionExpressions(map[string]*rmq.FilterExpression{topic: rmq.NewFilterExpression(tag)}),
+		rmq.WithPushMessageListener(&rmq.FuncMessageListener{Consume: listener}))
+	must(err)
+	must(made.Start())
+}
+
+// until returns the next texts of a channel, in alphabetical order.
+func until(from chan string, count int) string {
+	found := []string{}
+	for len(found) < count {
+		select {
+		case each := <-from:
+			found = append(found, each)
+		case <-time.After(patience):
+			return sorted(found) + " (no more)"
+		}
+	}
+	return sorted(found)
+}
+
+func retries(endpoint string, producer rmq.Producer) {
+	each := message("normal", "again")
+	each.SetTag("retries")
+	send(producer, each)
+	attempts := make(chan string, 8)
+	pushed(endpoint, "retrying", "normal", "retries", func(got *rmq.MessageView) rmq.ConsumerResult {
+		attempts <- fmt.Sprint(got.GetDeliveryAttempt())
+		if got.GetDeliveryAttempt() < 2 {
+			return rmq.FAILURE
+		}
+		return rmq.SUCCESS
+	})
+	same("retries", "1 2", until(attempts, 2))
+	dead := message("ordered", "dead")
+	dead.SetTag("deaths")
+	dead.SetMessageGroup("g")
+	send(producer, dead)
+	pushed(endpoint, "dying", "ordered", "deaths", func(*rmq.MessageView) rmq.ConsumerResult { return rmq.FAILURE })
+	same("dead letters", "dead", strings.Join(bodies(consumer(endpoint, "burying", "%DLQ%dying", rmq.SUB_ALL), 1, 1), " "))
+}
+
+func recalled(endpoint string, producer rmq.Producer) {
+	from := consumer(endpoint, "recalling", "delayed", rmq.NewFilterExpression("recalls"))
+	due := time.Now().Add(4 * time.Second)
+	later := func(body string, at time.Time) string {
+		each := message("delayed", body)
+		each.SetTag("recalls")
+		each.SetDelayTimestamp(at)
+		sent, err := producer.Send(background, each)
+		must(err)
+		return sent[0].RecallHandle
+	}
+	_, err := producer.Recall(background, "delayed", later("recalled", due))
+	must(err)
+	later("last", due.Add(1500*time.Millisecond))
+	same("recall", "last", strings.Join(bodies(from, 1, 16), " "))
+}
+
+func priority(endpoint string, producer rmq.Producer) {
+	for i := int32(0); i < 4; i++ {
+		each := message("jobs", fmt.Sprintf("p%d", i))
+		must(each.SetPriority(i))
+		send(producer, each)
+	}
+	same("priority", "p3 p2 p1 p0", strings.Join(bodies(consumer(endpoint, "working", "jobs", rmq.SUB_ALL), 4, 1), " "))
+}
+
+func lite(endpoint string, producer rmq.Producer) {
+	got := make(chan string, 8)
+	made, err := rmq.NewLitePushConsumer(config(endpoint, "chatting"), rmq.NewLitePushConsumerConfig("chats", invisible),
+		rmq.WithPushAwaitDuration(3*time.Second), rmq.WithPushMessageListener(&rmq.FuncMessageListener{
+			Consume: func(each *rmq.MessageView) rmq.ConsumerResult {
+				got <- string(each.GetBody())
+				return rmq.SUCCESS
+			},
+		}))
+	must(err)
+	must(made.Start())
+	must(made.SubscribeLite("ann"))
+	for _, name := range []string{"bob", "ann"} {
+		each := message("chats", "to "+name)
+		each.SetLiteTopic(name)
+		send(producer, each)
+	}
+	first := until(got, 1)
+	must(made.SubscribeLite("bob"))
+	same("Lite topics", "to ann, to bob", first+", "+until(got, 1))
 }

@@ -1,8 +1,9 @@
-// node client.js ENDPOINT: prints one line per outcome, the same for every broker.
+// node client.js ENDPOINT [newer]: prints one line per outcome, the same for every broker; and with "newer" a line
+// "= FEATURE: yes", or what happened instead, for those of RocketMQ 5.5.
 'use strict';
 
 const {
-  ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer,
+  ConsumeResult, FilterExpression, LitePushConsumerBuilder, Producer, PushConsumer, SimpleConsumer,
 } = require('rocketmq-client-nodejs');
 const { FilterType, TransactionResolution } = require('rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb');
 
@@ -61,9 +62,9 @@ async function bodies(from, count, limit) {
   return [ ...found ];
 }
 
-async function push(consumerGroup, topic, listener) {
+async function push(consumerGroup, topic, listener, expression = '*') {
   const made = new PushConsumer({
-    ...client, consumerGroup, subscriptions: new Map([[ topic, '*' ]]), messageListener: { consume: listener },
+    ...client, consumerGroup, subscriptions: new Map([[ topic, expression ]]), messageListener: { consume: listener },
   });
   await made.startup();
 }
@@ -136,6 +137,48 @@ async function transactions(producer, checks) {
   say('transactions', `${got.sort().join(' ')}, checked ${checks.length > 0}`);
 }
 
+function same(name, expected, found) {
+  say(name, expected === found ? 'yes' : `not ${expected}, but ${found}`);
+}
+
+async function newer() {
+  const delaying = await producerOf('delayed');
+  const recalling = await consumer('recalling', 'delayed', 'recalls');
+  const due = Date.now() + 4_000;
+  const later = (body, ms) => message('delayed', body, { tag: 'recalls', deliveryTimestamp: new Date(ms) });
+  const { recallHandle } = await delaying.send(later('recalled', due));
+  await delaying.recallMessage('delayed', recallHandle);
+  await delaying.send(later('last', due + 1_500));
+  same('recall', 'last', (await bodies(recalling, 1, 16)).join(' '));
+
+  const jobs = await producerOf('jobs');
+  // The client takes 0 for no priority.
+  for (let priority = 1; priority < 4; priority++) await jobs.send(message('jobs', `p${priority}`, { priority }));
+  same('priority', 'p3 p2 p1', (await bodies(await consumer('working', 'jobs', '*'), 3, 1)).join(' '));
+
+  const ordering = await producerOf('ordered');
+  await ordering.send(message('ordered', 'dead', { tag: 'deaths', messageGroup: 'g' }));
+  await push('dying', 'ordered', async () => ConsumeResult.FAILURE, 'deaths');
+  same('dead letters', 'dead', (await bodies(await consumer('burying', '%DLQ%dying', '*'), 1, 1)).join(' '));
+
+  const got = new Set();
+  const messageListener = {
+    async consume(each) {
+      got.add(`${each.liteTopic} ${each.body}`);
+      return ConsumeResult.SUCCESS;
+    },
+  };
+  const chatting = await new LitePushConsumerBuilder().setClientConfiguration(client).setConsumerGroup('chatting')
+    .bindTopic('chats').setMessageListener(messageListener).build();
+  await chatting.subscribeLite('ann');
+  const chats = await producerOf('chats');
+  for (const liteTopic of [ 'bob', 'ann' ]) await chats.send(message('chats', `to ${liteTopic}`, { liteTopic }));
+  await until(() => got.size === 1);
+  await chatting.subscribeLite('bob');
+  await until(() => got.size === 2);
+  same('Lite topics', 'ann to ann, bob to bob', [ ...got ].sort().join(', '));
+}
+
 async function main() {
   const producer = await producerOf('normal');
   await filtered(producer);
@@ -153,6 +196,7 @@ async function main() {
   await transactions(await producerOf('half', checker), checks);
   const refused = await producer.send(message('no such topic', 'x')).then(() => 'was taken', () => 'was refused');
   say('a topic of a bad name', refused);
+  if (process.argv[3] === 'newer') await newer();
   say('end', 'reached');
 }
 

@@ -7,29 +7,38 @@ from the queues, which a reader of the store serves. ``lakelog metrics`` serves 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from socketserver import ThreadingMixIn
+from typing import Annotated, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import attrs
 import typer
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import lakelog
 from lakelog.errors import LakelogError, NoOwner, NotAStore, StoreError
+from lakelog.runtime.threads import started
 from lakelog_cli.output import is_terminal, print_line, print_lines
+from lakelog_daemon.connection_limits import Admission, ConnectionLimits, RareLines
 from lakelog_daemon.watching import Watcher
 
-if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
+_LOG: Final = logging.getLogger("lakelog")
+_MOST_CONNECTIONS: Final = 64
+_TIMEOUT_S: Final = 10.0
+_RETRY_S: Final = 0.1
 
 
 class StoreCollector(Collector):
@@ -180,6 +189,78 @@ class MetricsSettings:
     )
 
 
+class _Handler(WSGIRequestHandler):
+    """Serves one request; a peer that is silent, or reads nothing, is disconnected."""
+
+    timeout = _TIMEOUT_S
+    server: _Server
+
+    def get_environ(self) -> dict[str, Any]:
+        """Called once the request has come."""
+        self.server.prove(self.connection)
+        return super().get_environ()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as in the base class
+        """Log nothing."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, and ``_MOST_CONNECTIONS`` of them."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._lock = threading.Lock()
+        self._places: dict[Any, Admission] = {}
+        self._limits = ConnectionLimits(
+            most=_MOST_CONNECTIONS,
+            first_request_s=_TIMEOUT_S,
+            idle_s=_TIMEOUT_S,
+            lines=RareLines(_LOG),
+        )
+        super().__init__(address, handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection."""
+        try:
+            return super().get_request()
+        except OSError:  # such as no free descriptor: the base class would try again at once
+            time.sleep(_RETRY_S)
+            raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is a place for a connection."""
+
+        def end() -> None:
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+        with self._lock:
+            place = self._limits.admit(client_address[0], end)
+            if place is not None:
+                self._places[request] = place
+        return place is not None
+
+    def prove(self, request: Any) -> None:
+        """Note that the request of a connection has come."""
+        with self._lock:
+            place = self._places[request]
+            self._limits.prove(place)
+            self._limits.wait(place, 1)
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        with self._lock:
+            place = self._places.pop(request, None)
+            if place is not None:
+                self._limits.leave(place)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log nothing: the peer has left, or was too slow."""
+
+
 @attrs.define(eq=False, repr=False)
 class MetricsFollower:
     """Serves the metrics of stores by HTTP until it is stopped; each request reads them anew.
@@ -191,7 +272,7 @@ class MetricsFollower:
     settings: MetricsSettings
     port: int = 0
     _collectors: list[StoreCollector] = attrs.field(factory=list)
-    _server: WSGIServer | None = None
+    _server: _Server | None = None
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -203,10 +284,11 @@ class MetricsFollower:
             registry.register(collector)
         address = self.settings.host, self.settings.port
         try:
-            self._server, self._thread = start_http_server(address[1], address[0], registry)
+            self._server = make_server(*address, make_wsgi_app(registry), _Server, _Handler)
         except OSError as error:
             raise PortInUse(f"{address[0]}:{address[1]} cannot be bound: {error}") from None
         self.port = self._server.server_port
+        self._thread = started(threading.Thread(target=self._server.serve_forever, daemon=True))
 
     def stop(self) -> None:
         """Stop serving."""

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from lakelog.files.filesystem import FileSystem, lacks_resources, read_file
+from lakelog.files.filesystem import FileSystem, no_sync_tried, read_file
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.runtime.locks import Mutex
 
@@ -121,7 +121,7 @@ class CheckpointKeeper:
         try:
             write_checkpoint(self._files, self._path, checkpoint, is_there=self._is_there)
         except OSError as error:
-            if not lacks_resources(error):
+            if not no_sync_tried(error):
                 self.freeze()
                 self.on_failure(error)
             raise

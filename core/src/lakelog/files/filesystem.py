@@ -640,6 +640,16 @@ def lacks_resources(error: Exception) -> bool:
     )
 
 
+def no_sync_tried(error: BaseException) -> bool:
+    """Whether a sync, with all that it needs, failed before any byte could be lost.
+
+    An import on first use lacks a descriptor without :class:`NotOpened`. No sync fails so.
+    """
+    return isinstance(error, NotOpened | NoRoom) or (
+        isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR
+    )
+
+
 def not_opened(error: OSError, operation: str, path: Path) -> NotOpened:
     """The error for a file that cannot be opened for want of descriptors, memory or rights."""
     remedy = "close some files, then try again"

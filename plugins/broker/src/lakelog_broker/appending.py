@@ -73,6 +73,7 @@ class BrokerAppender:
         self._store = store
         self._put: Callable[[Message], PutResult | Awaitable[PutResult]] = store.put
         self._put_batch: Callable[[Sequence[Message]], Results] = store.put_batch
+        self._feeds_light_queues = store.settings.core.light_queues
         self.puts_wait = store.puts_wait
         if store.puts_wait:  # must not block the event loop; concurrent puts share a sync
             self._put, self._put_batch = store.put_async, store.put_batch_async
@@ -87,11 +88,19 @@ class BrokerAppender:
 
         :returns: the result, or an awaitable if the put waits for a sync or for copies
 
-        Raises :class:`Refused` for a time of delivery beyond the limit,
-        :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
+        Raises :class:`Refused` for a time of delivery beyond the limit, and for a Lite topic of a
+        store without light queues; :class:`~lakelog.PutRefused`, and
+        :class:`~lakelog.errors.StoreFailed`.
         """
-        if b"WAIT\x01false" in (message.properties or b""):
+        given: Any = message.properties or b""
+        if b"WAIT\x01false" in given:
             message.wait_store_ok = False
+        if b"__LITE_TOPIC\x01" in given and not self._feeds_light_queues:
+            raise Refused(
+                "a lite topic needs light queues: set light_queues = true in all processes that "
+                "have the store open",
+                ResponseCode.ILLEGAL_OPERATION,
+            )
         return self._append(message, self._of_clients)
 
     def put_common(self, message: Message, properties: bytes) -> PutResult | None:

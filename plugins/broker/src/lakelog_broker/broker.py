@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,12 +12,14 @@ from pathlib import Path
 
 from lakelog import Store, errors
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
 from lakelog_broker.popping import handles
 from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
+from lakelog_daemon.connection_limits import ConnectionLimits, RareLines
 from lakelog_queues.delays.timers import Timers
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.store import delays_of
@@ -36,6 +39,7 @@ class Broker:
     :ivar grpc_address: ``host:port`` of the gRPC port; empty without one
     :ivar open_grpc: opens the gRPC port of a running broker without one; port 0 is any free one
     :ivar appender: puts messages of clients
+    :ivar limits: of the connections of all ports
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes
     :ivar started_ms: time of its creation, in ms since 1970
@@ -63,8 +67,16 @@ class Broker:
         )
         self.traffic = Traffic(
             store.queues,
-            lambda topic: not is_system_topic(topic),
+            lambda topic: not (is_system_topic(topic) or topic.startswith(LIGHT_QUEUE_PREFIX)),
             timers=lambda: 0 if self.timers is None else self.timers.delivered,
+        )
+        self.limits = ConnectionLimits(
+            most=settings.max_connections,
+            most_of_address=settings.max_connections_per_address,
+            most_held_bytes=settings.max_held_bytes,
+            first_request_s=settings.first_byte_timeout_s,
+            idle_s=settings.idle_timeout_s,
+            lines=RareLines(logging.getLogger("lakelog.broker")),
         )
         self.address = self.grpc_address = ""
         self.open_grpc: Callable[[int], Awaitable[None]] = _not_running

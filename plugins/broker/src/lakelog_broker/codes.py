@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, unique
+from typing import Final
 
 
 @unique
@@ -11,6 +12,7 @@ class ResponseCode(IntEnum):
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
     REQUEST_CODE_NOT_SUPPORTED = 3
     FLUSH_DISK_TIMEOUT = 10
     SLAVE_NOT_AVAILABLE = 11
@@ -31,6 +33,10 @@ class ResponseCode(IntEnum):
     NO_MESSAGE = 208
     POLLING_TIMEOUT = 210
     ILLEGAL_OPERATION = 604
+
+
+BUSY: Final = "[OVERLOAD]system busy, start flow control for a while"
+"""RocketMQ's remark of ``SYSTEM_BUSY``."""
 
 
 class Refused(Exception):  # a response, not a failure of the broker

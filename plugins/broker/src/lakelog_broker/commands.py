@@ -99,6 +99,8 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if to:
         raise typer.Exit(served(plan, logs.start_log("INFO", as_json=as_json)))
     opening = {"settings": settings, "broker_conf": broker_conf, **arguments}
+    if plan.opening.settings.is_chosen("light_queues"):
+        opening["light_queues"] = plan.opening.settings.core.light_queues
     _serve(plan, opening, as_json=as_json)
 
 

@@ -46,6 +46,7 @@ SAVE_INTERVAL_S: Final = 5.0
 LOCK_FILE: Final = "broker.lock"
 _SILENCE_INTERVAL_S: Final = 10.0
 _HEALTH_INTERVAL_S: Final = 1.0
+_LIMITS_INTERVAL_S: Final = 1.0
 _RETRY_S: Final = 1.0
 
 
@@ -121,6 +122,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
         begin("transactions", broker.transactions.run)
         begin("health", lambda: _every(_HEALTH_INTERVAL_S, partial(_check_health, broker)))
         begin("statistics", lambda: _every(SAMPLE_INTERVAL_S, partial(_sample, broker)))
+        begin("limits", lambda: _every(_LIMITS_INTERVAL_S, partial(_end_overdue, broker)))
         begin("members", lambda: _every(_SILENCE_INTERVAL_S, partial(_remove_silent, broker)))
         try:
             yield broker
@@ -162,6 +164,10 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
 
 async def _sample(broker: Broker) -> None:
     broker.traffic.sample(await in_thread(broker.traffic.topic_ends))
+
+
+async def _end_overdue(broker: Broker) -> None:
+    broker.limits.end_overdue()
 
 
 async def _remove_silent(broker: Broker) -> None:
@@ -235,7 +241,8 @@ class EmbeddedBroker:
 
         :param path: the store directory; created if it is missing
         :param broker: the broker's settings; the default is any free port of the loopback address
-        :param opening: further arguments of :func:`lakelog.open`
+        :param opening: further arguments of :func:`lakelog.open`; ``light_queues`` is true by
+            default, as Lite topics need it
         """
         if not isinstance(broker, BrokerSettings | None):
             raise wrong_type("broker", broker, "a BrokerSettings, or None")
@@ -260,7 +267,7 @@ class EmbeddedBroker:
         everything is closed.
         """
         self._pid, self._stop, self._failure = os.getpid(), asyncio.Event(), None
-        self._store = lakelog.open(self._path, **self._opening)
+        self._store = lakelog.open(self._path, **{"light_queues": True, **self._opening})
         try:
             loop, ready = asyncio.new_event_loop(), Future[Broker]()
             self._loop = loop
@@ -371,8 +378,8 @@ class EmbeddedBroker:
         """Create or change a topic.
 
         :param queues: number of queues
-        :param message_type: ``NORMAL``, ``FIFO``, ``DELAY`` or ``TRANSACTION``; only the gRPC port
-            checks it. ``None`` accepts all types
+        :param message_type: ``NORMAL``, ``FIFO``, ``DELAY``, ``TRANSACTION``, ``PRIORITY`` or
+            ``LITE``; only the gRPC port checks it. ``None`` accepts the first four
 
         Raises :class:`~lakelog_broker.codes.Refused` for a name that RocketMQ refuses, and
         ``TimeoutError``; ``TypeError`` and ``ValueError`` for what ``topics.json`` cannot hold.

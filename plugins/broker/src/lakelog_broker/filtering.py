@@ -97,10 +97,19 @@ class MessageFilter:
         Tags are compared exactly. Raises as ``Store.get_records``.
         """
         found = self.records(store, topic, queue_id, offset, max_messages)
-        messages = [(decode(record), record) for record in found.records]
+        pairs = zip(found.queue_offsets, found.records, strict=True)
+        messages = [(placed(record, topic, queue_id, place), record) for place, record in pairs]
         if self.tags is not None:
             messages = [each for each in messages if each[0].tags in self.tags]
         return messages, found.next_offset
+
+
+def placed(record: bytes, topic: str, queue_id: int, queue_offset: int) -> StoredMessage:
+    """The message of a record of a queue; one of a light queue with its place there."""
+    message = decode(record)
+    if message.topic == topic:
+        return message
+    return attrs.evolve(message, topic=topic, queue_id=queue_id, queue_offset=queue_offset)
 
 
 EVERYTHING: Final = MessageFilter()

@@ -28,7 +28,7 @@ SECTION: Final = "broker"
 def _make(settings: BrokerSettings, context: Context) -> BrokerFollower:
     from lakelog_broker.embedded import BrokerFollower
 
-    return BrokerFollower(context.path, settings)
+    return BrokerFollower(context.path, settings, light_queues=context.core.light_queues)
 
 
 @hookimpl

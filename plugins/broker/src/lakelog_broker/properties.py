@@ -12,7 +12,9 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final
 
-from lakelog_queues.units.properties import in_order, with_properties
+from lakelog.format.properties import INNER_MULTI_DISPATCH, LIGHT_QUEUE_PREFIX, light_queues
+from lakelog_broker.codes import Forbidden, Invalid
+from lakelog_queues.units.properties import in_order, property_value, with_properties
 
 _OF_BROKERS: Final = (
     *(b"REAL_TOPIC", b"REAL_QID", b"CLUSTER", b"__CRC32#"),
@@ -24,9 +26,22 @@ _OF_BROKERS: Final = (
 """Properties that only a broker may set: with them a client could write into another topic, or
 end another client's transaction."""
 _IS_SPECIAL: Final = re.compile(
-    rb"(?:%b|DELAY|TIMER_.*|TRAN_MSG)" % b"|".join(_OF_BROKERS)
+    rb"(?:%b|DELAY|TIMER_.*|TRAN_MSG|__LITE_TOPIC|_SYS_MSG_PRIORITY_|INNER_MULTI_DISPATCH)"
+    % b"|".join(_OF_BROKERS)
 ).fullmatch
-"""Matches names of properties that only a broker may set, or that make it set a message aside."""
+"""Matches names of properties that only a broker may set, or by which it sets a message aside or
+selects its queue."""
+LITE_TOPIC: Final = b"__LITE_TOPIC"
+MAX_LITE_NAME: Final = 64
+"""RocketMQ's ``maxLiteTopicSize``, in characters."""
+_LITE_PREFIX: Final = f"{LIGHT_QUEUE_PREFIX}$"
+_LITE_NAME: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_LITE_NAME}}}").fullmatch
+PRIORITY: Final = b"_SYS_MSG_PRIORITY_"
+_OTHER_TYPES: Final = re.compile(
+    rb"(?:^|\x02)(?:TRAN_MSG\x01true|DELAY\x01|TIMER_DEL(?:IVER_MS|AY_SEC|AY_MS)\x01|__SHARDINGKEY\x01)"
+).search
+"""Finds the properties of the types of messages that have no priority."""
+_MOST_PRIORITY: Final = (1 << 31) - 1
 _MOST_ORDERS: Final = 1024
 _HAS_OF_BROKERS: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % b"|".join(_OF_BROKERS)).search
 
@@ -69,11 +84,63 @@ class CommonProperties:
         self._orders[names] = itemgetter(*order, len(every)) if is_common else None
 
 
-def client_properties(properties: bytes) -> bytes:
+def client_properties(properties: bytes, topic: str) -> bytes:
     r"""A client's property string, without the properties that only a broker may set.
 
-    >>> client_properties(b"REAL_TOPIC\x01orders\x02TAGS\x01b")
+    A message for a Lite topic gets the property that makes it feed its light queue. Raises
+    :class:`Refused` for a name of a Lite topic that RocketMQ refuses, or one of another topic.
+
+    >>> client_properties(b"REAL_TOPIC\x01orders\x02TAGS\x01b", "orders")
     b'TAGS\x01b\x02'
     """
-    is_ours = _HAS_OF_BROKERS(properties)
-    return with_properties(properties, _OF_BROKERS) if is_ours else properties
+    if _HAS_OF_BROKERS(properties):
+        properties = with_properties(properties, _OF_BROKERS)
+    if b"__LITE_TOPIC\x01" not in properties and b"INNER_MULTI_DISPATCH\x01" not in properties:
+        return properties
+    name = property_value(properties, LITE_TOPIC)
+    if name is not None:
+        light = light_queue(topic, name.decode(errors="replace"))
+        return with_properties(properties, INNER_MULTI_DISPATCH=light)
+    dispatch = property_value(properties, INNER_MULTI_DISPATCH.encode()) or b""
+    for light in light_queues(dispatch.decode(errors="replace")):
+        if lite_parent(light) not in {None, topic}:
+            raise Forbidden(f"a message of the topic {topic} must not go to {light}")
+    return properties
+
+
+def with_priority(properties: bytes, queue_id: int, queue_count: int) -> tuple[bytes, int]:
+    r"""The properties and the queue id of a message that may have a priority.
+
+    A priority is a queue id: the highest one is handed out first. Messages with a delay, of a
+    transaction or of a message group have none. Source: RocketMQ 5.5.1, ``SendMessageProcessor``.
+
+    >>> with_priority(b"_SYS_MSG_PRIORITY_\x019\x02", 0, 4)[1]
+    3
+    """
+    if b"_SYS_MSG_PRIORITY_\x01" not in properties:
+        return properties, queue_id
+    if _OTHER_TYPES(properties):
+        return with_properties(properties, (PRIORITY,)), queue_id
+    value = property_value(properties, PRIORITY) or b""
+    if not value.isdigit() or int(value) > _MOST_PRIORITY:
+        return properties, queue_id
+    return properties, min(int(value), queue_count - 1)
+
+
+def light_queue(topic: str, name: str) -> str:
+    """The light queue of a Lite topic below ``topic``; raises :class:`Invalid` for its name.
+
+    >>> light_queue("orders", "customer-7")
+    '%LMQ%$orders$customer-7'
+    """
+    if not _LITE_NAME(name):
+        raise Invalid(
+            f"the lite topic {name[:100]!r} must have 1 to {MAX_LITE_NAME} characters of "
+            "a-z A-Z 0-9 _ -"
+        )
+    return f"{_LITE_PREFIX}{topic}${name}"
+
+
+def lite_parent(light: str) -> str | None:
+    """The parent topic of a Lite topic's light queue; ``None`` for another queue."""
+    return light.split("$")[1] if light.startswith(_LITE_PREFIX) else None

@@ -44,6 +44,8 @@ _GRPC: Final = re.compile(
     r"Signature=(?P<signature>[0-9a-fA-F]{40})"
 )
 _WRONG: Final = "the access key or the signature is wrong"
+INNER_PRODUCERS: Final = "CLIENT_INNER_PRODUCER"
+"""RocketMQ's ``MixAll.CLIENT_INNER_PRODUCER_GROUP``."""
 MIN_KEY_LENGTH: Final = 6
 """RocketMQ's least length of an access key and of a secret."""
 
@@ -79,6 +81,12 @@ class User:
     default_group_perm: AccessRight = AccessRight.DENY
     topic_perms: Mapping[str, AccessRight] = attrs.field(factory=dict)
     group_perms: Mapping[str, AccessRight] = attrs.field(factory=dict)
+
+    @property
+    def may_send(self) -> bool:
+        """Whether there is a topic to which the user may send."""
+        rights = (self.default_topic_perm, *self.topic_perms.values())
+        return self.admin or any(AccessRight.PUB in each for each in rights)
 
 
 def read_users(path: Path) -> dict[str, User]:
@@ -133,22 +141,32 @@ def _permission(text: object) -> AccessRight:
 
 @attrs.frozen
 class Use:
-    """An operation on a topic, or on a group; without both, on nothing."""
+    """An operation on a topic, on a consumer group, or on a producer group.
+
+    :ivar operation: of several flags, any one is enough
+    """
 
     operation: AccessRight
     topic: str = ""
     group: str = ""
+    producers: str = ""
 
     def allowed_to(self, user: User) -> bool:
-        """Whether ``user`` may do it; a retry topic needs the right to its group."""
-        if user.admin or not (self.topic or self.group):
+        """Whether ``user`` may do it; a retry topic needs the right to its group.
+
+        A producer group needs the right to send to some topic: half messages of another topic are
+        not sent to its members. Every Java client, also a consumer, has the inner producer group.
+        """
+        if user.admin:
             return True
+        if self.producers:
+            return user.may_send or self.producers == INNER_PRODUCERS
         if self.topic.startswith(RETRY_PREFIX):
             group = self.topic.removeprefix(RETRY_PREFIX)
             return Use(AccessRight.SUB, group=group).allowed_to(user)
         if self.topic:
-            return self.operation in user.topic_perms.get(self.topic, user.default_topic_perm)
-        return self.operation in user.group_perms.get(self.group, user.default_group_perm)
+            return bool(self.operation & user.topic_perms.get(self.topic, user.default_topic_perm))
+        return bool(self.operation & user.group_perms.get(self.group, user.default_group_perm))
 
     def require_of(self, user: User) -> None:
         """Raise :class:`Refused` unless it is allowed to ``user``."""
@@ -156,11 +174,13 @@ class Use:
             raise Forbidden(f"{user.access_key} has no permission for {self}")
 
     def __str__(self) -> str:
+        if self.producers:
+            return f"PUB of any topic, which the producer group {self.producers:.300} needs"
         named = f"the topic {self.topic}" if self.topic else f"the group {self.group}"
-        return f"{self.operation.name} of {named}"
+        return f"{self.operation.name} of {named:.300}"
 
 
-_ANONYMOUS: Final = User(access_key="anonymous", secret_key="", admin=True)
+ANONYMOUS: Final = User(access_key="anonymous", secret_key="", admin=True)
 
 
 class AccessControl:
@@ -194,7 +214,7 @@ class AccessControl:
         Raises :class:`Refused` with ``NO_PERMISSION``.
         """
         if not self._users:
-            return _ANONYMOUS
+            return ANONYMOUS
         fields = request.fields
         user = self._users.get(fields.get("AccessKey", ""))
         expected = remoting_signature(user.secret_key if user else "", request)
@@ -211,7 +231,7 @@ class AccessControl:
         Raises :class:`Refused` with ``NO_PERMISSION``.
         """
         if not self._users:
-            return _ANONYMOUS
+            return ANONYMOUS
         found = _GRPC.fullmatch(metadata.get("authorization", ""))
         text = metadata.get("x-mq-date-time", "")
         user = self._users.get(found["key"]) if found else None

@@ -38,8 +38,18 @@ class BrokerSettings:
     :ivar certificate: a PEM file of the certificate and its chain; the gRPC port makes one
         if there is none
     :ivar key: a PEM file of its private key
-    :ivar max_connections: a further connection is closed at once
-    :ivar first_byte_timeout_s: a connection without a byte, or in a TLS handshake, ends after it
+    :ivar max_connections: of all ports together, and fewer if the limit of descriptors
+        (``ulimit -n``) is low; for a further connection the one of least use ends, or it is refused
+    :ivar max_connections_per_address: of one IP address; by default only an address with more than
+        half of all connections gives one up for another address
+    :ivar first_byte_timeout_s: a connection without a first whole request, such as one in a TLS
+        handshake, ends after it
+    :ivar idle_timeout_s: a connection ends if no byte comes, or its peer reads nothing, for so long
+        (``serverChannelMaxIdleTimeSeconds``)
+    :ivar max_waiting_requests: requests of all clients that wait for messages; a further one is
+        answered with ``SYSTEM_BUSY`` or ``TOO_MANY_REQUESTS``
+    :ivar max_held_bytes: unfinished requests and unread answers of all remoting clients; beyond it
+        the connection with most of them ends
     """
 
     host: str = "127.0.0.1"
@@ -60,7 +70,13 @@ class BrokerSettings:
     certificate: Path | None = None
     key: Path | None = None
     max_connections: int = field(default=10_000, validator=validators.ge(1))
+    max_connections_per_address: int | None = field(
+        default=None, validator=validators.optional(validators.ge(1))
+    )
     first_byte_timeout_s: float = field(default=30.0, validator=validators.gt(0))
+    idle_timeout_s: float = field(default=120.0, validator=validators.gt(0))
+    max_waiting_requests: int = field(default=50_000, validator=validators.ge(1))
+    max_held_bytes: int = field(default=256 << 20, validator=validators.ge(1))
 
     @property
     def reply_topic(self) -> str:

@@ -9,6 +9,7 @@ Offsets of groups are changed in memory, and committed together every few second
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 from collections import Counter, deque
@@ -24,7 +25,8 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog_broker.codes import Invalid, NoTopic
+from lakelog_broker.codes import Forbidden, Invalid, NoTopic, check_limit
+from lakelog_broker.security import ANONYMOUS, User
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues import configs
 from lakelog_queues.finding.results import QueueInfo
@@ -38,7 +40,44 @@ READABLE: Final = 4
 WRITABLE: Final = 2
 INHERITED: Final = 1
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-_LEGAL_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+_MAX_GROUP: Final = 255
+_LEGAL_GROUP: Final = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{_MAX_GROUP}}}")
+MAX_NAMES: Final = 50_000
+"""Most topics, and most groups: each new one writes their whole file, with about 300 bytes each."""
+_MAX_CLIENT_ID: Final = 1_024
+_MAX_READS: Final = 100_000
+_MAX_OFFSETS: Final = 200_000
+
+
+def check_topic(name: object) -> str:
+    """Return a topic's name; raises :class:`Refused` for one that RocketMQ refuses."""
+    if not isinstance(name, str) or not _LEGAL.fullmatch(name):
+        raise Invalid(
+            f"the topic {name!r:.100} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -"
+        )
+    return name
+
+
+def check_group(name: object) -> str:
+    """As :func:`check_topic`, for a group of consumers or producers."""
+    if not isinstance(name, str) or not _LEGAL_GROUP.fullmatch(name):
+        raise Invalid(
+            f"the group {name!r:.100} must have 1 to 255 characters of a-z A-Z 0-9 % | _ -"
+        )
+    return name
+
+
+def check_length(group: object) -> None:
+    """Raise :class:`Refused` for a group with more characters than RocketMQ's, or with none."""
+    if not isinstance(group, str) or not 0 < len(group) <= _MAX_GROUP:
+        raise Invalid(f"the group {group!r:.100} must have 1 to {_MAX_GROUP} characters")
+
+
+def check_client_id(name: object) -> str:
+    """As :func:`check_topic`, for the id of a client."""
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_CLIENT_ID:
+        raise Invalid(f"the client id {name!r:.100} must have 1 to {_MAX_CLIENT_ID} characters")
+    return name
 
 
 class TopicTable:
@@ -48,6 +87,7 @@ class TopicTable:
         self._files, self._path, self._settings = files, path, settings
         self._topics = dict(configs.topics_of(files, path))
         self._retry_limits = configs.retry_limits(files, path)
+        self._group_attributes = configs.group_attributes(files, path)
         every = READABLE | WRITABLE | INHERITED
         queues = settings.default_queues
         # Tools find a broker by the routes of topics with the names of the cluster and the broker.
@@ -73,13 +113,12 @@ class TopicTable:
 
     def set(self, config: TopicConfig) -> TopicConfig:
         """Create or change a topic; raises :class:`Refused` for a name that RocketMQ refuses."""
-        if not _LEGAL.fullmatch(config.topic):
-            raise Invalid(
-                f"the topic {config.topic!r} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -"
-            )
+        if self.find(config.topic) is None:
+            check_topic(config.topic)
         return self._write(config)
 
     def _write(self, config: TopicConfig) -> TopicConfig:
+        check_limit(len({*self._topics, config.topic}), MAX_NAMES, "a store with {} topics")
         configs.write_topic(self._files, self._path, config)
         self._topics[config.topic] = config
         return config
@@ -145,10 +184,13 @@ class TopicTable:
         Raises :class:`Refused` for a name that RocketMQ refuses.
         """
         if group not in self._retry_limits:
-            if not isinstance(group, str) or not _LEGAL_GROUP.fullmatch(group):
-                raise Invalid("a group must have 1 to 255 characters of a-z A-Z 0-9 % | _ -")
+            self._check_new_group(group)
             configs.set_retry_limit(self._files, self._path, group, configs.DEFAULT_RETRIES)
             self._retry_limits[group] = configs.DEFAULT_RETRIES
+
+    def _check_new_group(self, group: object) -> None:
+        check_group(group)
+        check_limit(len(self._retry_limits) + 1, MAX_NAMES, "a store with {} groups")
 
     def groups(self) -> list[str]:
         """The names of all groups in the file."""
@@ -161,10 +203,28 @@ class TopicTable:
     def set_group(self, group: str, settings: Mapping[str, Any]) -> None:
         """Create a group, or change its settings.
 
-        Raises ``ValueError`` for a setting of another type.
+        Raises ``ValueError`` for a setting of another type, and :class:`Refused` for a name that
+        RocketMQ refuses.
         """
+        if group not in self._retry_limits:
+            self._check_new_group(group)
         changed = configs.set_group_settings(self._files, self._path, group, settings)
         self._retry_limits[group] = changed.max_retries
+        self._group_attributes[group] = changed.attributes
+
+    def group_attribute(self, group: str, name: str) -> str | None:
+        """The value of an attribute of a group, such as ``lite.bind.topic``."""
+        return self._group_attributes.get(group, {}).get(name)
+
+    def is_by_priority(self, group: str, topic: str) -> bool:
+        """Whether a request of a group gets the messages of the highest queues first.
+
+        The group's attribute ``priority.factor`` is the share of such requests in percent.
+        """
+        found = self.find(topic)
+        if found is None or found.attributes.get("message.type") != "PRIORITY":
+            return False
+        return random.randrange(100) < int(self.group_attribute(group, "priority.factor") or 100)
 
     def is_ordered(self, group: str) -> bool:
         """Whether members of a group that pop get the messages of a queue in order."""
@@ -174,6 +234,7 @@ class TopicTable:
         """Remove a group from the file, if it exists."""
         configs.remove_group(self._files, self._path, group)
         self._retry_limits.pop(group, None)
+        self._group_attributes.pop(group, None)
 
     def remove(self, topic: str) -> None:
         """Remove a topic from the table and the file, if it exists."""
@@ -210,8 +271,8 @@ class RequestModes:
 
         Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
         """
-        entry: dict[str, Any] = {"topic": topic, "consumerGroup": group, "mode": mode}
-        entry["popShareQueueNum"] = shared_queues
+        entry = {"consumerGroup": group, "mode": mode, "popShareQueueNum": shared_queues}
+        entry["topic"] = topic
         with configs.config_lock(self._files, self._path):
             loaded = self._load()
             raw = object_table(loaded.content, _TABLE)
@@ -265,6 +326,7 @@ class Member:
     :ivar seen_s: time of its last heartbeat, in seconds of ``time.monotonic``
     :ivar language: the client's language, in RocketMQ's spelling
     :ivar version: the ordinal of its version in ``MQVersion``
+    :ivar user: whose client it is
     """
 
     client_id: str
@@ -272,6 +334,7 @@ class Member:
     seen_s: float
     language: str = "JAVA"
     version: int = 0
+    user: User = ANONYMOUS
 
 
 @attrs.define(eq=False)
@@ -290,8 +353,18 @@ class MemberGroup:
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
 
 
+@attrs.define
+class _Claim:
+    """The user of a connected client, and the number of its memberships and streams."""
+
+    user: User
+    count: int = 0
+
+
 class MemberTable:
     """All members of all groups; used from one event loop.
+
+    A client id belongs to a user while the user has a client of that id here.
 
     :ivar groups: all consumer groups that have or had a member, by name
     :ivar producers: all producers, by group and client id
@@ -303,22 +376,50 @@ class MemberTable:
         self.groups: dict[str, MemberGroup] = {}
         self.producers: dict[str, dict[str, Member]] = {}
         self._locks: dict[tuple[str, str, int], tuple[str, float]] = {}
+        self._claims: dict[str, _Claim] = {}
+
+    def check_client(self, client_id: str, user: User) -> None:
+        """Raise :class:`Refused` for the id of a connected client of another user."""
+        claim = self._claims.get(client_id)
+        if claim is not None and claim.user.access_key != user.access_key:
+            text = f"{user.access_key} has no permission for the client {client_id:.300}"
+            raise Forbidden(f"{text}, which is another user's")
+
+    def claim(self, client_id: str, user: User) -> None:
+        """Note that a client is connected, once more; raises :class:`Refused` for an illegal id."""
+        claim = self._claims.setdefault(check_client_id(client_id), _Claim(user))
+        claim.user, claim.count = user, claim.count + 1
+
+    def release(self, client_id: str) -> None:
+        """Undo one :meth:`claim`."""
+        claim = self._claims[client_id]
+        claim.count -= 1
+        if not claim.count:
+            del self._claims[client_id]
 
     def group(self, name: str) -> MemberGroup:
         """A consumer group; an empty one if it never had a member."""
         return self.groups.get(name) or MemberGroup()
 
     def join(self, name: str, member: Member) -> MemberGroup:
-        """Add a consumer to a group, or renew its membership."""
+        """Add a consumer to a group, or renew its membership; raises as :meth:`claim`."""
+        known = self.group(name).members.get(member.client_id)
+        if known is None:
+            self.claim(member.client_id, member.user)
         group = self.groups.setdefault(name, MemberGroup())
-        known = group.members.get(member.client_id)
         group.members[member.client_id] = member
         if known is None or known.peer is not member.peer:
             self.on_change(name)
         return group
 
     def join_producers(self, name: str, member: Member) -> None:
-        """Add a producer to a group, or renew its membership."""
+        """Add a producer to a group, or renew its membership.
+
+        Raises :class:`Refused` for a name that RocketMQ refuses, and as :meth:`claim`.
+        """
+        if member.client_id not in self.producers.get(name, ()):
+            check_length(name)
+            self.claim(member.client_id, member.user)
         self.producers.setdefault(name, {})[member.client_id] = member
 
     def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> None:
@@ -326,7 +427,7 @@ class MemberTable:
         if consumer_group:
             self._remove(consumer_group, lambda each: each.client_id == client_id)
         if producer_group:
-            self.producers.get(producer_group, {}).pop(client_id, None)
+            self._remove_producers(producer_group, lambda each: each.client_id == client_id)
 
     def disconnected(self, peer: Peer) -> None:
         """Remove all members of a closed connection."""
@@ -340,17 +441,24 @@ class MemberTable:
     def _remove_all(self, is_gone: Callable[[Member], bool]) -> None:
         for name in list(self.groups):
             self._remove(name, is_gone)
-        for table in self.producers.values():
-            for each in [each for each in table.values() if is_gone(each)]:
-                del table[each.client_id]
+        for name in list(self.producers):
+            self._remove_producers(name, is_gone)
 
     def _remove(self, name: str, is_gone: Callable[[Member], bool]) -> None:
-        members = self.group(name).members
-        gone = [each for each in members.values() if is_gone(each)]
-        for each in gone:
-            del members[each.client_id]
-        if gone:
+        if self._remove_from(self.group(name).members, is_gone):
             self.on_change(name)
+
+    def _remove_producers(self, name: str, is_gone: Callable[[Member], bool]) -> None:
+        members = self.producers.get(name, {})
+        if self._remove_from(members, is_gone) and not members:
+            del self.producers[name]
+
+    def _remove_from(self, members: dict[str, Member], is_gone: Callable[[Member], bool]) -> bool:
+        gone = [each.client_id for each in members.values() if is_gone(each)]
+        for each in gone:
+            del members[each]
+            self.release(each)
+        return bool(gone)
 
     def lock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]]
@@ -411,7 +519,14 @@ class GroupOffsetTable:
         return {group for group, name in self._offsets if topic in {None, name}}
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Change an offset in memory; the next save writes it to the file."""
+        """Change an offset in memory; the next save writes it to the file.
+
+        Raises :class:`Refused` for a new group without a name or with a longer one than RocketMQ's;
+        other characters than RocketMQ's are kept.
+        """
+        if (group, topic) not in self._offsets:
+            check_length(group)
+            check_limit(len(self._offsets) + 1, _MAX_OFFSETS, "offsets of {} groups in topics")
         self._offsets.setdefault((group, topic), {})[queue_id] = offset
         self._changed.add((group, topic))
 
@@ -594,8 +709,16 @@ class Traffic:
     def note_read(
         self, group: str, topic: str, queue_id: int, next_offset: int, count: int
     ) -> None:
-        """Count the messages of a response, and note the queue offset behind them."""
-        self._pulled[group, topic, queue_id] = next_offset
+        """Count the messages of a response, and note the queue offset behind them.
+
+        Raises :class:`Refused` for a new group with a name that RocketMQ refuses.
+        """
+        place = group, topic, queue_id
+        if place not in self._pulled:
+            check_length(group)
+            if len(self._pulled) >= _MAX_READS:
+                del self._pulled[next(iter(self._pulled))]
+        self._pulled[place] = next_offset
         if count:
             self.found += 1
             self._reads[topic, group] += count

@@ -249,7 +249,7 @@ class Unreachable(TemporaryError):
         hint = _ACCESS if _NO_ACCESS.search(f"{table} {why}") else ""
         super().__init__(
             f"{table} cannot be read or written: {why}; correct this{hint} and run again: "
-            "nothing is lost, the remaining messages land then"
+            "nothing is lost, and what remains is done then"
         )
 
 
@@ -320,15 +320,18 @@ class WorkerLost(TemporaryTaskError):
 
 
 class NotWritten(TemporaryTaskError):
-    """A task could not write its files."""
+    """Files of a table could not be written.
 
-    def __init__(self, folder: object, why: str) -> None:
+    :param what: these files, in words
+    """
+
+    def __init__(self, folder: object, why: str, what: str = "data files") -> None:
         way = "make room, or repair the disk"
         if not isinstance(folder, Path):
             way = f"see to the object store and the access to it{_ACCESS}"
         super().__init__(
-            f"data files cannot be written to {folder}: {why}; {way}: "
-            "nothing is lost, the range lands when they can be written"
+            f"{what} cannot be written to {folder}: {why}; {way}: "
+            "nothing is lost, the messages land when they can be written"
         )
 
 

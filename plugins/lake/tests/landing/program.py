@@ -165,7 +165,7 @@ def _run(orders: Orders, pipe: Connection) -> None:
     source = LandingSource(orders.store, "S")
     if orders.mode == "through":
         pipe.send("ready")
-        pipe.send(_through(lambda: dispatcher(source, wanted, BOUNDS)))
+        pipe.send(through(lambda: dispatcher(source, wanted, BOUNDS)))
         return
     lander = dispatcher(source, wanted, BOUNDS, reporter)
     if orders.mode == "follow":
@@ -196,7 +196,7 @@ def _follow(lander: Any, pipe: Connection) -> Counter[str]:
     return passes
 
 
-def _through(start: Callable[[], LandingDispatcher]) -> Counter[str]:
+def through(start: Callable[[], LandingDispatcher]) -> Counter[str]:
     """Go on after trouble that may pass, or start again; how often each kind of it came."""
     trouble: Counter[str] = Counter()
     lander: LandingDispatcher | None = None

@@ -73,6 +73,7 @@ def _of_iceberg(path: Path) -> set[Path]:
     for each in table.metadata.snapshots:
         named |= {each.manifest_list, *(it.manifest_path for it in each.manifests(table.io))}
     known = {Path(unquote(urlsplit(each).path)) for each in named}
+    known |= {each.with_name(f".{each.name}.crc") for each in known}  # of Java's classes
     folder = path / "lakelog" / "messages" / "metadata"
     return {each for each in folder.iterdir() if each not in known}
 

@@ -205,6 +205,17 @@ def keys_in(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*(table[name].to_pylist() for name in KEY), strict=True))
 
 
+def counted_by_duckdb(rows: pa.Table) -> list[int]:
+    """How many rows there are, and of how many records."""
+    import duckdb
+
+    rows = rows.select(["topic", "queue_id", "physical_offset"])
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        count = "select count(*), count(distinct physical_offset) from rows"
+        return list(connection.execute(count).fetchall()[0])
+
+
 def keys_of(store_path: Path, store: str, end: int | None = None) -> list[tuple[Any, ...]]:
     """The keys of all messages in a log, read one by one."""
     with lakelog.open(store_path, mode="read") as opened:

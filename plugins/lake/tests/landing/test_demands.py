@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 from pyarrow import parquet
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
 from lakelog import Message
@@ -28,8 +31,8 @@ from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.removal import RemovedRows, reland, take_out
 from lakelog_lake.sinks import iceberg as iceberg_sink
 from lakelog_lake.sinks.base import Sink, missing
-from lakelog_lake.sinks.iceberg import sqlite_catalog
-from lakelog_lake.tables import shape
+from lakelog_lake.sinks.iceberg import CATALOG_FILE, sqlite_catalog
+from lakelog_lake.tables import data_files, shape
 from lakelog_lake.tables.settings import ParquetCompression, Resume
 from lakelog_lake.tables.shape import Layout, TableShape
 from lakelog_lake.tasks.engines import in_process, processes
@@ -422,11 +425,15 @@ def test_a_required_column_stays_one_when_others_are_added(path: Path) -> None:
 
 
 def change_metadata(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Of an Iceberg table: pyiceberg writes no such one."""
-    file = Path(sqlite_catalog(path).load_table(TABLE).metadata_location.removeprefix("file://"))
+    """Of an Iceberg table, in a new file, as any engine does: pyiceberg writes no such one."""
+    before = sqlite_catalog(path).load_table(TABLE).metadata_location
+    file = Path(before.removeprefix("file://"))
     metadata = json.loads(file.read_text())
     change(metadata)
-    file.write_text(json.dumps(metadata))
+    file.with_name(f"x{file.name}").write_text(json.dumps(metadata))
+    moved = "UPDATE iceberg_tables SET metadata_location = ? WHERE metadata_location = ?"
+    with closing(sqlite3.connect(path / CATALOG_FILE)) as catalog, catalog:
+        catalog.execute(moved, (f"file://{file.with_name(f'x{file.name}')}", before))
 
 
 def make_third(metadata: dict[str, Any]) -> None:
@@ -496,22 +503,47 @@ def test_an_iceberg_table_says_what_its_files_are(
     make("iceberg", path)
     properties = {
         "write.parquet.compression-codec": "gzip",
+        "write.parquet.compression-level": "9",
         "write.target-file-size-bytes": "8192",
     }
     with sqlite_catalog(path).load_table(TABLE).transaction() as change:
         change.set_properties(properties)
     monkeypatch.setattr("lakelog_lake.tasks.task._STEP_BYTES", 4096)
-    spec = TableSpec(f"iceberg:{path}")
+    spec, levels, writer = TableSpec(f"iceberg:{path}"), set[int](), data_files.parquet_writer
+
+    def of_level(*given: Any) -> Any:
+        levels.add(given[-1])
+        return writer(*given)
+
+    monkeypatch.setattr(data_files, "parquet_writer", of_level)
     land_spec(source, spec, TaskLimits())
     there = files("iceberg", path)
     assert len(there) > 3, "one for each topic would be larger"
     assert {codec_of(each) for each in there} == {"GZIP"}
+    assert levels == {9}
     filled(source.path, 30)
     told = attrs.evolve(spec, compression=ParquetCompression.SNAPPY)
     land_spec(source, told, TaskLimits(file_bytes=1 << 30))
     new = [each for each in files("iceberg", path) if each not in there]
     assert len(new) == 3
     assert {codec_of(each) for each in new} == {"SNAPPY"}
+
+
+def test_files_are_marked_as_unsorted(source: LandingSource, path: Path) -> None:
+    """And are where all files of the table are, whatever the table says of folders."""
+    make("iceberg", path)
+    with sqlite_catalog(path).load_table(TABLE).transaction() as change:
+        places = {"write.data.path": f"file://{path}/x", "write.object-storage.enabled": "true"}
+        change.set_properties(places)
+        with change.update_sort_order() as order:
+            order.desc("store_timestamp", IdentityTransform())
+    land_all(source, make("iceberg", path))
+    table = sqlite_catalog(path).load_table(TABLE)
+    assert table.sort_order().fields
+    found = [each.file for each in table.scan().plan_files()]
+    assert {each.sort_order_id for each in found} == {None}
+    assert {each.file_path.rpartition("/")[0] for each in found} == {f"{table.location()}/data"}
+    assert_exactly("iceberg", path, keys_of(source.path, source.store))
 
 
 def codec_of(file: Path) -> str:
@@ -525,4 +557,27 @@ def codec_of(file: Path) -> str:
 )
 def test_the_codecs_of_iceberg(codec: str, known: str) -> None:
     found = iceberg_sink.file_settings({"write.parquet.compression-codec": codec})
-    assert (found.compression, found.file_bytes) == (known, None)
+    assert (found.compression, found.file_bytes, found.level) == (known, None, None)
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "known"),
+    [("zstd", "9", 9), ("gzip", "9", 9), ("gzip", "22", None), ("snappy", "1", None)],
+)
+def test_the_levels_of_iceberg(codec: str, level: str, known: int | None) -> None:
+    """A level that the codec has not is left, as it would stop the writer."""
+    name = "write.parquet.compression"
+    found = iceberg_sink.file_settings({f"{name}-codec": codec, f"{name}-level": level})
+    assert found.level == known
+    assert iceberg_sink.file_settings({f"{name}-level": "x"}).level is None
+
+
+def test_a_level_makes_smaller_files(tmp_path: Path) -> None:
+    rows = pa.table({"a": [f"{n * 7919 % 9973}" for n in range(9000)]})
+    sizes = []
+    for level in (None, 19):
+        path, codec = tmp_path / str(level), ParquetCompression.ZSTD
+        with data_files.parquet_writer(path, rows.schema, codec, level=level) as writer:
+            writer.write_table(rows)
+        sizes.append(path.stat().st_size)
+    assert sizes[1] < sizes[0]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
 
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.targets import TableSpec, targets_for
@@ -358,6 +364,92 @@ def test_a_delta_log_by_time_has_at_most_so_many_versions(
     for _ in range(41):
         day.commit()
     assert log_of(tmp_path / "t") == list(range(19, 42))
+
+
+def plain(metadata: TableMetadata) -> object:
+    return json.loads(json.dumps(metadata.model_dump(), default=str))
+
+
+def test_a_commit_costs_the_same_after_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads no metadata that this process wrote, and makes JSON of one snapshot."""
+    day = Day.of("iceberg", tmp_path)
+    day.commit()
+    parse, dump, counts = TableMetadataUtil.parse_raw, Snapshot.model_dump_json, Counter[str]()
+
+    def parsed(text: str) -> TableMetadata:
+        counts["parsed"] += 1
+        return parse(text)
+
+    def dumped(snapshot: Snapshot, **more: Any) -> str:
+        counts["dumped"] += 1
+        return dump(snapshot, **more)
+
+    monkeypatch.setattr(TableMetadataUtil, "parse_raw", staticmethod(parsed))
+    monkeypatch.setattr(Snapshot, "model_dump_json", dumped)
+    for _ in range(10):
+        day.commit()
+    assert counts == {"dumped": 10}
+    assert len(iceberg(tmp_path).metadata.snapshots) == 11
+    assert counts == {"dumped": 10, "parsed": 1}
+
+
+def test_what_a_commit_writes_is_what_the_next_one_knows(store_path: Path, tmp_path: Path) -> None:
+    """Also after expiry, settings, a tag, and the changes of others."""
+    path, source = tmp_path / "t", LandingSource(store_path, "S")
+    sink = keeping(path, "3")
+
+    def assert_known() -> None:
+        known = sink.load()
+        file = PyArrowFileIO().new_input(known.metadata_location)
+        assert plain(known.metadata) == plain(FromInputFile.table_metadata(file))
+
+    for number in range(6):
+        land_one(source, sink, TINY)
+        assert_known()
+        if number == 3:
+            table = iceberg(path)
+            table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "e").commit()
+            assert_known()
+        if number == 4:
+            sink.keep("4")
+            assert_known()
+    with iceberg(path).update_schema() as update:
+        update.update_column("body", doc='é "snapshots":[]')
+    assert_known()
+    land_all(source, sink)
+    assert_known()
+    assert sink.load().metadata_location == iceberg(path).metadata_location
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+
+
+def test_metadata_that_are_gone_are_not_taken_from_memory(store_path: Path, tmp_path: Path) -> None:
+    path, source = tmp_path / "t", LandingSource(store_path, "S")
+    sink = keeping(path, "off")
+    land_one(source, sink, TINY)
+    place = Path(sink.load().metadata_location.removeprefix("file://"))
+    place.rename(tmp_path / "aside")
+    with pytest.raises(FileNotFoundError):
+        sink.load()
+    (tmp_path / "aside").rename(place)
+    land_all(source, sink)
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+
+
+def test_many_versions_expire_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None that is young, and not one at each commit."""
+    monkeypatch.setattr(iceberg_expiry, "_PART_AT_ONCE", 4)
+    day, begun, oldest = Day.of("iceberg", tmp_path, "40s"), time.time() + 10, set[int]()
+    assert isinstance(day.sink, IcebergSink)
+    monkeypatch.setattr(time, "time", lambda: begun + day.second)
+    day.sink.clock = lambda: begun + day.second
+    for _ in range(70):
+        day.commit()
+        found = iceberg(tmp_path).metadata.snapshots
+        assert min(day.second, 41) <= len(found) <= 41 + 41 // 3
+        oldest.add(found[0].snapshot_id)
+    assert 2 <= len(oldest) <= 4
 
 
 def test_times_rise_though_the_clock_is_set_back(

@@ -28,6 +28,7 @@ from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import (
+    KINDS,
     SMALL,
     TABLE,
     assert_exactly,
@@ -197,15 +198,24 @@ def test_young_versions_stay(store_path: Path, tmp_path: Path) -> None:
     assert_exactly("parquet", path, keys_of(store_path, "S"))
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        *((each, "{}.parquet") for each in KINDS),
+        ("iceberg", "../metadata/.{}.avro.crc"),  # Hadoop's, for a manifest that is gone
+        ("delta", "{}.parquet#1"),  # of a compaction that was killed
+        ("delta", "../../../_delta_log/{}.json#1"),
+    ],
+    ids=[*KINDS, "checksum", "unfinished", "unfinished-commit"],
+)
 def test_files_that_no_version_names_go_when_they_are_old(
-    kind: str, store_path: Path, tmp_path: Path
+    kind: str, place: str, store_path: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
     sink = make(kind, path)
     land_all(LandingSource(store_path, "S"), sink)
     data = files(kind, path)[0].parent
-    old, young = data / "old.parquet", data / "young.parquet"
+    old, young = data / place.format("old"), data / place.format("young")
     for each in (old, young):
         each.write_bytes(b"of one who was killed")
     then = time.time() - 2 * _DAYS

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,20 +18,24 @@ from typing import Any
 from uuid import uuid4
 
 import attrs
-import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from lakelog.errors import LakelogError
+from lakelog_lake.landing.dispatcher import LandingDispatcher
+from lakelog_lake.landing.targets import targets_for
 from lakelog_lake.maintenance import terms
 from lakelog_lake.maintenance.tables import compact, expire
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.iceberg import data_file
 from lakelog_lake.tables.data_files import facts_of
 from lakelog_lake.tables.shape import DEFAULT
+from lakelog_lake.tasks.engines import Engine
+from lakelog_lake.tasks.task import LandingSource
+from plugins.lake.tests.landing import program
 from plugins.lake.tests.landing import program_runs as runs
-from plugins.lake.tests.landing.tables import keys_of
+from plugins.lake.tests.landing.tables import counted_by_duckdb, keys_of
 from plugins.lake.tests.landing.test_cli import run as cli
 from plugins.lake.tests.remote.servers import BUCKET, Aws, faults
 from plugins.lake.tests.remote.somewhere import Somewhere
@@ -47,11 +52,15 @@ _log = logging.getLogger(__name__)
 
 @attrs.define
 class Rounds:
-    """Rounds on one table; see the module."""
+    """Rounds on one table; see the module.
+
+    :ivar engine: by which one of the dispatchers lands, in this process
+    """
 
     place: Somewhere
     store: Path
     aws: Aws
+    engine: Engine | None = None
     met: Counter[str] = attrs.field(factory=Counter)
     trouble: Counter[str] = attrs.field(factory=Counter)
 
@@ -59,12 +68,15 @@ class Rounds:
         """Land messages with faults; then clean, and check."""
         chance = Random(seed)
         filled(self.store, chance.choice([20, 60, 240]))
-        with self._faults(chance):
+        with self._faults(chance), ThreadPoolExecutor(1) as beside:
             orders = self.place.orders(self.store, mode="through")
-            pair = [runs.start(orders) for _ in range(2)]
-            while any(each.process.is_alive() for each in pair):
+            here = [] if self.engine is None else [beside.submit(self._land_by, self.engine)]
+            started = [runs.start(orders) for _ in range(2 - len(here))]
+            while any(e.process.is_alive() for e in started) or not all(e.done() for e in here):
                 self._care(chance)
-            for each in pair:
+            for landed in here:
+                self.trouble += landed.result()
+            for each in started:
                 assert each.hear("ready"), each.errors.read_text()
                 assert each.pipe.poll(runs.LONGEST_SECONDS), "it hangs"
                 self.trouble += each.pipe.recv()
@@ -76,6 +88,12 @@ class Rounds:
         keys = self.aws.objects(self.place.prefix)
         there = {each for each in keys if not each.endswith("/")}  # Arrow makes such for folders
         assert not sorted(there - kept(self.place, there)), seed
+
+    def _land_by(self, engine: Engine) -> Counter[str]:
+        source = LandingSource(self.store, "S")
+        return program.through(
+            lambda: LandingDispatcher(source, targets_for(self.place.spec), engine, program.BOUNDS)
+        )
 
     @contextmanager
     def _faults(self, chance: Random) -> Iterator[None]:
@@ -113,11 +131,7 @@ class Rounds:
         """By pyiceberg or deltalake, by DuckDB, and by the files themselves."""
         expected = keys_of(self.store, "S")
         self.place.assert_exactly(expected)
-        rows = self.place.read().select(["topic", "queue_id", "physical_offset"])
-        count = "select count(*), count(distinct physical_offset) from rows"
-        with duckdb.connect() as connection:
-            connection.register("rows", rows)
-            assert connection.execute(count).fetchone() == (len(expected),) * 2, seed
+        assert counted_by_duckdb(self.place.read()) == [len(expected)] * 2, seed
         contents = (pa.BufferReader(self.aws.content(each)) for each in self.place.named())
         assert sum(parquet.read_metadata(each).num_rows for each in contents) == len(expected), seed
 

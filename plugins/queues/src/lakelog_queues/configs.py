@@ -76,6 +76,11 @@ def retry_limits(files: FileSystem, path: Path) -> dict[str, int]:
     return {name: each.max_retries for name, each in config.load_groups(files, path).value.items()}
 
 
+def group_attributes(files: FileSystem, path: Path) -> dict[str, Mapping[str, str]]:
+    """The attributes of each group in ``config/subscriptionGroup.json``."""
+    return {name: each.attributes for name, each in config.load_groups(files, path).value.items()}
+
+
 def set_retry_limit(files: FileSystem, path: Path, group: str, max_retries: int) -> None:
     """Add a group to ``config/subscriptionGroup.json``, or change its limit."""
     with _changing_table(files, path, config.load_groups, config.save_groups) as groups:

@@ -241,3 +241,19 @@ def test_a_failed_sync_of_a_queue_stops_the_checkpoint(tmp_path: Path, files: Wa
     assert read_checkpoint(RealFileSystem(), tmp_path).physic_timestamp_ms == 0
     with pytest.raises(StoreFailed):
         made.close()
+
+
+def test_a_lack_of_descriptors_is_no_failed_sync(tmp_path: Path, files: Watched) -> None:
+    """As of an import on first use, which is an error of no file of the store."""
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(5)))
+
+    def lacks() -> None:
+        raise OSError(errno.EMFILE, "no descriptor", "numpy/__init__.py")
+
+    files.meanwhile.append(lacks)
+    with pytest.raises(OSError, match="no descriptor"):
+        made.flush()
+    made.flush()
+    assert logics_ms(tmp_path) == STORED_AT_MS + 4 * 200
+    made.close()

@@ -21,6 +21,7 @@ from lakelog.errors import StoreError, StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.dispatching import consumequeues
+from lakelog_rocketmq.fastjson import parse_object
 from plugins.queues.tests.groups.support import fill, joined, open_store
 from tests.support.waiting import until
 
@@ -177,7 +178,7 @@ def test_an_offset_beyond_the_end_is_set_back_before_the_first_append(
         assert said in caplog.text
         levels = store.queue_bounds("SCHEDULE_TOPIC_XXXX", 2)
         assert levels is not None
-        assert json.loads(delays.read_text())["offsetTable"] == {"3": levels[1]}
+        assert parse_object(delays.read_bytes())["offsetTable"] == {"3": levels[1]}
         assert "delay level 3 is at offset 100 of queue SCHEDULE_TOPIC_XXXX/2" in caplog.text
         fill(store, 5, queues=1)
         with store.consumer("g", "t", start="earliest") as consumer:

@@ -47,7 +47,7 @@ from lakelog_daemon.arguments import lakelog
 from lakelog_daemon.plan import ServePlan, Spec
 from lakelog_replication.remoting import GET_BROKER_CLUSTER_INFO, BrokerRefused, broker_config, call
 from lakelog_replication.settings import Address, SourceMaster
-from lakelog_rocketmq.config import parse_object
+from lakelog_rocketmq.fastjson import parse_object
 
 if TYPE_CHECKING:
     from lakelog_replication.settings import SlaveSettings

@@ -23,6 +23,7 @@ from lakelog.errors import LakelogError
 from lakelog.runtime.locks import LockFreeEvent
 from lakelog.runtime.threads import started
 from lakelog_replication.settings import Address
+from lakelog_rocketmq.fastjson import encode, parse_object
 
 _LOG: Final = logging.getLogger("lakelog")
 GET_ALL_TOPIC_CONFIG: Final = 21
@@ -61,9 +62,9 @@ class Response:
     body: bytes
 
     def content(self) -> Any:
-        """The body as JSON; raises :class:`BrokerRefused`."""
+        """The object in the body; raises :class:`BrokerRefused`."""
         try:
-            return json.loads(self.body)
+            return parse_object(self.body)
         except ValueError as error:
             raise BrokerRefused(f"a broker answered with a body that is no JSON: {error}") from None
 
@@ -94,8 +95,8 @@ def call(
 
     Raises :class:`BrokerRefused`, also for a response code other than success.
     """
-    sender = {"language": "PYTHON", "version": _VERSION, "opaque": 1, "flag": 0}
-    header = json.dumps({"code": code, **sender, "extFields": dict(fields or {})}).encode()
+    sender = {"flag": 0, "language": "PYTHON", "opaque": 1, "version": _VERSION}
+    header = encode({"code": code, "extFields": dict(fields or {}), **sender})
     try:
         with socket.create_connection((broker.host, broker.port), _TIMEOUT_S) as sock:
             length = 4 + len(header) + len(body)

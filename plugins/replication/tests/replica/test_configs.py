@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_replication.remoting import BrokerRefused
 from lakelog_replication.replica.receiver import copy_configs
 from lakelog_replication.settings import Address
+from lakelog_rocketmq.fastjson import parse_object
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import body, brokering, response, runtime
 from plugins.replication.tests.replica.copies import SEGMENT, bodies, make_log, replica, until
@@ -27,7 +27,7 @@ ANSWERS = {
 
 def copied(path: Path, name: str) -> object:
     file = path / "config" / name
-    return json.loads(file.read_text()) if file.exists() else None
+    return parse_object(file.read_bytes()) if file.exists() else None
 
 
 def copy(broker: str, path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_replica_copies_them_by_itself(tmp_path: Path) -> None:
         until(lambda: copied(path, "delayOffset.json") is not None)
         assert copied(path, "delayOffset.json") == {"offsetTable": {"3": 17}}
         until(lambda: copied(path, "consumerOffset.json") is not None)
-        found = json.loads((path / "config" / "consumerOffset.json").read_text())
+        found = parse_object((path / "config" / "consumerOffset.json").read_bytes())
         assert found["offsetTable"] == {"t@g": {"0": 3}, "t@a@b": {"0": -1}}
 
 
@@ -103,7 +103,7 @@ def test_offsets_beyond_the_end_are_set_back_by_a_promotion_only(tmp_path: Path)
                 store.wait_dispatched()
                 (end,) = (each.max_offset for each in store.queues("orders") if not each.queue_id)
             if file.exists():
-                assert json.loads(file.read_text())["offsetTable"] == {"orders@g": {"0": 100}}
+                assert parse_object(file.read_bytes())["offsetTable"] == {"orders@g": {"0": 100}}
             file.parent.mkdir(exist_ok=True)
             file.write_text('{"offsetTable": {"orders@g": {"0": 100}}}')
     lakelog.promote(path)

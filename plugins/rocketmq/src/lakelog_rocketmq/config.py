@@ -7,10 +7,6 @@ are never torn: first the ``.bak``, then the file is replaced by a rename.
 Each entry of a table is read by itself. One that cannot be read is reported once and kept as it is,
 and stops no other entry from being read or saved.
 
-fastjson writes integer keys of a map without quotes, ``{0:500,1:490}``, which is not JSON. The text
-is split into strings, bare words and punctuation; a bare word before a colon is quoted. Strings are
-never changed.
-
 Sources: RocketMQ 5.3.3, ``TopicConfigManager``, ``SubscriptionGroupManager``,
 ``ConsumerOffsetManager``, ``ScheduleMessageService``, and the defaults of ``TopicConfig`` and
 ``SubscriptionGroupConfig``.
@@ -18,9 +14,7 @@ Sources: RocketMQ 5.3.3, ``TopicConfigManager``, ``SubscriptionGroupManager``,
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +25,7 @@ import attrs
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
 from lakelog.format.layout import CONFIG_DIR
+from lakelog_rocketmq.fastjson import encode_file, parse_object
 
 TOPICS_FILE: Final = "topics.json"
 GROUPS_FILE: Final = "subscriptionGroup.json"
@@ -38,10 +33,6 @@ CONSUMER_OFFSETS_FILE: Final = "consumerOffset.json"
 DELAY_OFFSETS_FILE: Final = "delayOffset.json"
 _BACKUP: Final = ".bak"
 _LOG: Final = logging.getLogger("lakelog")
-_TOKEN: Final = re.compile(
-    r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<key>[^\s"{}\[\]:,]+)(?=\s*:)|[^\s"{}\[\]:,]+',
-    re.DOTALL,
-)
 _MOST_KEY: Final = (1 << 31) - 1
 _MOST_NUMBER: Final = (1 << 63) - 1
 Read = TypeVar("Read")
@@ -169,7 +160,7 @@ def _content(files: FileSystem, path: Path, problems: list[str]) -> bytes | None
 
 
 def save_config(files: FileSystem, path: Path, content: Content) -> None:
-    """Replace a file durably, as strict JSON indented by tabs like RocketMQ's.
+    """Replace a file durably.
 
     Valid former content is saved as the ``.bak`` first. A crash at any time leaves a readable file,
     with the former or the new content. After an ``OSError``, at most the ``.bak`` was replaced.
@@ -179,8 +170,7 @@ def save_config(files: FileSystem, path: Path, content: Content) -> None:
     with suppress(ValueError):  # a torn file must not replace a valid .bak
         parse_object(former)
         write_file(files, backup_of(path), former, syncs_name=False)
-    encoded = json.dumps(content, indent="\t", ensure_ascii=False, separators=(",", ":"))
-    write_file(files, path, encoded.encode())
+    write_file(files, path, encode_file(content))
 
 
 def backup_of(path: Path) -> Path:
@@ -211,28 +201,6 @@ def _map(found: object, where: str) -> Content:
     return found
 
 
-def parse_object(content: bytes) -> dict[str, Any]:
-    """The object in a file; the last value wins if a key repeats, as in fastjson.
-
-    Raises ``ValueError`` if the content is anything else.
-
-    >>> parse_object(b'{"offsetTable":{"T@g":{0:500,-1:490}},"note":"{2:3}"}')
-    {'offsetTable': {'T@g': {'0': 500, '-1': 490}}, 'note': '{2:3}'}
-    """
-    try:
-        found = json.loads(_TOKEN.sub(_quoted, content.decode()))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"it holds {type(found).__name__}, not an object")
-    return found
-
-
-def _quoted(token: re.Match[str]) -> str:
-    key = token["key"]
-    return token[0] if key is None else json.dumps(key)
-
-
 def _save(
     files: FileSystem, path: Path, former: Content, now_ms: int, changed: Content
 ) -> dict[str, Any]:
@@ -246,9 +214,14 @@ def _save(
         "counter": counter + 1 if isinstance(counter, int) else 1,
         "timestamp": now_ms,
     }
-    content = {**former, "dataVersion": next_version, **changed}
+    content = _in_order({**former, "dataVersion": _in_order(next_version), **changed})
     save_config(files, path, content)
     return content
+
+
+def _in_order(fields: Content) -> dict[str, Any]:
+    """The fields of one of RocketMQ's objects by name, as fastjson writes them."""
+    return dict(sorted(fields.items()))
 
 
 def _sorted(offsets: Mapping[int, int]) -> dict[str, int]:
@@ -292,8 +265,12 @@ def _topic(topic: str, found: Content) -> TopicConfig:
         int(found.get("readQueueNums", _DEFAULT_QUEUES)),
         int(found.get("writeQueueNums", _DEFAULT_QUEUES)),
         int(found.get("perm", _READ_AND_WRITE)),
-        {str(name): str(value) for name, value in object_table(found, "attributes").items()},
+        _attributes(found),
     )
+
+
+def _attributes(found: Content) -> dict[str, str]:
+    return {str(name): str(value) for name, value in object_table(found, "attributes").items()}
 
 
 TOPICS: Final = Table(TOPICS_FILE, _TOPICS, _topic)
@@ -317,14 +294,16 @@ def save_topics(
     """
     known = object_table(former, _TOPICS)
     table = {
-        name: {
-            **_former(known, name, _NEW_TOPIC),
-            "attributes": dict(each.attributes),
-            "perm": each.permission,
-            "readQueueNums": each.read_queues,
-            "topicName": each.topic,
-            "writeQueueNums": each.write_queues,
-        }
+        name: _in_order(
+            {
+                **_former(known, name, _NEW_TOPIC),
+                "attributes": dict(each.attributes),
+                "perm": each.permission,
+                "readQueueNums": each.read_queues,
+                "topicName": each.topic,
+                "writeQueueNums": each.write_queues,
+            }
+        )
         for name, each in topics.items()
     }
     changed = {_TOPICS: TOPICS.with_odd(former, table)}
@@ -367,16 +346,18 @@ class GroupConfig:
 
     :ivar max_retries: number of times a message is handed out again before it is a dead letter
     :ivar is_ordered: whether members that pop get the messages of a queue in order
+    :ivar attributes: names and values, such as ``lite.bind.topic``; as read from the file
     """
 
     group: str
     max_retries: int = MAX_RETRIES
     is_ordered: bool = False
+    attributes: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def _group(group: str, found: Content) -> GroupConfig:
     retries = int(found.get(_RETRIES, MAX_RETRIES))
-    return GroupConfig(group, retries, bool(found.get(_ORDERED, False)))
+    return GroupConfig(group, retries, bool(found.get(_ORDERED, False)), _attributes(found))
 
 
 GROUPS: Final = Table(GROUPS_FILE, _GROUPS, _group)
@@ -390,7 +371,7 @@ def load_groups(files: FileSystem, path: Path) -> Loaded[dict[str, GroupConfig]]
 def settings_of(content: Content, group: str) -> dict[str, Any]:
     """All settings of a group in a file's content, in RocketMQ's names; defaults if it has none."""
     found = _former(object_table(content, _GROUPS), group, {})
-    return {**_NEW_GROUP, _RETRIES: MAX_RETRIES, "groupName": group, **found}
+    return _in_order({**_NEW_GROUP, _RETRIES: MAX_RETRIES, "groupName": group, **found})
 
 
 def with_settings(content: Content, group: str, settings: Content) -> dict[str, Any]:
@@ -422,12 +403,14 @@ def save_groups(
     """
     known = object_table(former, _GROUPS)
     table = {
-        name: {
-            **_former(known, name, _NEW_GROUP),
-            "groupName": name,
-            _RETRIES: each.max_retries,
-            _ORDERED: each.is_ordered,
-        }
+        name: _in_order(
+            {
+                **_former(known, name, _NEW_GROUP),
+                "groupName": name,
+                _RETRIES: each.max_retries,
+                _ORDERED: each.is_ordered,
+            }
+        )
         for name, each in groups.items()
     }
     former = {"forbiddenTable": {}, **former}

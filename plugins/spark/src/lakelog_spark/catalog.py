@@ -229,8 +229,7 @@ class SparkIcebergSink:
             partial(self._iceberg.TableMetadataParser.read, operations.io()),
         )
         found = positions.cached_version(self._known, location, handles, line, self.name)
-        position = found.known.position(store, resume)
-        return Head(position, found, _form(metadata), found.known.line, found.known.texts)
+        return Head.of(found, store, resume, _form(metadata))
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position

@@ -401,10 +401,9 @@ def _started(
             _start_jvm(told)
             return SparkSession.builder.config(map=told).getOrCreate()
         except (PySparkException, Py4JError) as error:
-            first = str(error).strip().splitlines()[0]
             raise errors.WrongSpark(
-                f"Spark does not start: {first} (what Java says is above; JAVA_HOME is "
-                f"{os.environ.get('JAVA_HOME', 'not set')})"
+                f"Spark does not start: {_reason(str(error))} (what Java says is above; "
+                f"JAVA_HOME is {os.environ.get('JAVA_HOME', 'not set')})"
             ) from error
 
 
@@ -619,6 +618,7 @@ def wrapped(java: Path) -> Path:
 
 _OURS: Final = re.compile(r"^lakelog(?:_\w+)?(?:\.\w+)*\.[A-Z]\w+: (.*)$", re.MULTILINE)
 _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
+_CALLING: Final = "An error occurred while calling"
 _ASK_SECONDS: Final = 1.0
 
 
@@ -646,11 +646,13 @@ def query_errors(what: str) -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """The text of lakelog's own error, if a task raised one; else the first line."""
+    """The text of lakelog's own error, if a task raised one; else the first line with a reason."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])
     lines = [line for line in _STATEMENT.sub("", text.strip()).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith(_CALLING):  # py4j's; the next line is Java's
+        return lines[1].lstrip(": ")
     return lines[0] if lines else "it gave no reason"
 
 

@@ -1,7 +1,7 @@
 """A dispatcher whose tasks Spark runs, in a process of its own: ``program_spark JSON``.
 
-The JSON has ``master``, ``store``, ``kind`` and ``table``, and ``events``, a folder for Spark's
-events, where tasks are to be speculative. ``iceberg`` goes through the
+The JSON has ``master``, ``store``, ``kind`` and ``table``; ``events``, a folder for Spark's events;
+and ``dynamic``, whether executors come and go. Tasks are speculative. ``iceberg`` goes through the
 catalog of the session, so that its commits are made in the JVM. Prints ``ready``, then the phases
 of each pass, and ends, if nobody kills it, when its standard input does.
 """
@@ -40,15 +40,24 @@ SPECULATIVE = {
     "spark.eventLog.compress": "false",
 }
 """A task runs a second time where half of its job is done, and it takes longer than that."""
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.executor.cores": "1",
+}
+"""Executors come for tasks, and go when they have had none for a second."""
 BOUNDS = TaskLimits(pass_bytes=96 << 10, task_bytes=24 << 10, file_bytes=24 << 10)
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
     warehouse = given["table"] if given["kind"] == "iceberg" else None
-    config = OF_A_DRIVER
-    if "events" in given:
-        config = config | SPECULATIVE | {"spark.eventLog.dir": f"file:{given['events']}"}
+    config = OF_A_DRIVER | SPECULATIVE | {"spark.eventLog.dir": f"file:{given['events']}"}
+    if given["dynamic"]:
+        config |= DYNAMIC
     spark = lakelog_spark.session(warehouse, master=given["master"], config=config)
     sink = _sink(spark, given)
     sink.prepare()

@@ -23,8 +23,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from lakelog import Message, StoredMessage, errors, results
 from lakelog.format.properties import encode_properties
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Invalid, Refused, ResponseCode
 from lakelog_broker.popping.service import Popped
+from lakelog_broker.properties import client_properties, light_queue, with_priority
 from lakelog_queues.groups.set_aside import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC
 from lakelog_queues.units.tags import java_hash
 from lakelog_rocketmq.config import TopicConfig
@@ -70,6 +71,7 @@ _PUTS: Final = {
     results.PutStatus.FLUSH_DISK_TIMEOUT: "MASTER_PERSISTENCE_TIMEOUT",
     results.PutStatus.FLUSH_SLAVE_TIMEOUT: "SLAVE_PERSISTENCE_TIMEOUT",
     results.PutStatus.SLAVE_NOT_AVAILABLE: "HA_NOT_AVAILABLE",
+    results.PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: "LITE_TOPIC_QUOTA_EXCEEDED",
     results.PutStatus.PUT_OK: "OK",
 }
 
@@ -117,9 +119,16 @@ def status_of(error: Exception) -> Any:
     return status("INTERNAL_SERVER_ERROR", f"{type(error).__name__}: {error}")
 
 
-NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
+NORMAL, FIFO, DELAY, TRANSACTION, LITE, PRIORITY = range(1, 7)
 """Numbers of ``MessageType``."""
-_TYPES: Final = {"NORMAL": NORMAL, "FIFO": FIFO, "DELAY": DELAY, "TRANSACTION": TRANSACTION}
+_TYPES: Final = {
+    "NORMAL": NORMAL,
+    "FIFO": FIFO,
+    "DELAY": DELAY,
+    "TRANSACTION": TRANSACTION,
+    "LITE": LITE,
+    "PRIORITY": PRIORITY,
+}
 GZIP: Final = 2
 _MD5: Final = 2
 _COMPRESSED: Final = 1
@@ -135,7 +144,7 @@ INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET INNER_NUM INNER_BASE TIMER_DELIVER
 TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
 TIMER_ROLL_TIMES TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __SHARDINGKEY __CRC32#
 __STARTDELIVERTIME DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __BORNHOST BORN_TIMESTAMP
-__TRACE_CONTEXT
+__TRACE_CONTEXT __LITE_TOPIC _SYS_MSG_PRIORITY_
 """
 SYSTEM_PROPERTIES: Final = frozenset(_SYSTEM.split())
 """Properties that are reserved: not accepted from clients, and not sent to them."""
@@ -167,10 +176,11 @@ def transaction_id(physical_offset: int, queue_offset: int) -> str:
 def accepted_types(topic: TopicConfig) -> list[int]:
     """Numbers of the message types that a topic accepts, by its attribute ``message.type``.
 
-    A topic without the attribute accepts all types here; RocketMQ's proxy accepts only ``NORMAL``.
+    A topic without the attribute accepts all types of 5.0 here; RocketMQ's proxy accepts only
+    ``NORMAL``. Clients of 5.0 refuse a route with a later type.
     """
     found = _TYPES.get(topic.attributes.get("message.type", "MIXED").upper())
-    return sorted(_TYPES.values()) if found is None else [found]
+    return [NORMAL, FIFO, DELAY, TRANSACTION] if found is None else [found]
 
 
 def name_of(resource: Any) -> str:
@@ -180,9 +190,22 @@ def name_of(resource: Any) -> str:
     return str(resource.name)
 
 
+def name_in(value: Any) -> Any:
+    """As :func:`name_of` for a resource; any other value as it is."""
+    return name_of(value) if hasattr(value, "resource_namespace") else value
+
+
 def milliseconds(stamp: Any) -> int:
     """A ``Timestamp`` or ``Duration`` in ms."""
     return int(stamp.seconds) * 1000 + int(stamp.nanos) // 1_000_000
+
+
+def lite_queue(topic: str, name: str) -> str:
+    """As :func:`~lakelog_broker.properties.light_queue`; raises :class:`IllegalRequest`."""
+    try:
+        return light_queue(topic, name)
+    except Invalid as error:
+        raise IllegalRequest("ILLEGAL_LITE_TOPIC", error.remark) from None
 
 
 def stored_form(sent: Any, queue_count: int, next_queue: int) -> Message:
@@ -213,10 +236,17 @@ def stored_form(sent: Any, queue_count: int, next_queue: int) -> Message:
     if system.message_group:
         properties["__SHARDINGKEY"] = system.message_group
         queue_id = java_hash(system.message_group) % queue_count
+    if system.HasField("priority"):
+        properties["_SYS_MSG_PRIORITY_"] = str(system.priority)
+    if system.lite_topic:
+        lite_queue(topic, system.lite_topic)
+        properties["__LITE_TOPIC"] = system.lite_topic
+    encoded = client_properties(encode_properties(properties), topic)
+    encoded, queue_id = with_priority(encoded, queue_id, queue_count)
     return Message(
         topic,
         sent.body,
-        properties=encode_properties(properties),
+        properties=encoded,
         queue_id=queue_id,
         sys_flag=_COMPRESSED if system.body_encoding == GZIP else 0,
         born_timestamp_ms=milliseconds(system.born_timestamp) or None,
@@ -279,6 +309,10 @@ def sent_form(stored: StoredMessage, topic: str | None = None) -> Any:
     system.queue_id, system.queue_offset = stored.queue_id, stored.queue_offset
     if "__SHARDINGKEY" in properties:
         system.message_group = properties["__SHARDINGKEY"]
+    if "__LITE_TOPIC" in properties:
+        system.lite_topic = properties["__LITE_TOPIC"]
+    if properties.get("_SYS_MSG_PRIORITY_", "").isdigit():
+        system.priority = int(properties["_SYS_MSG_PRIORITY_"])
     if "__TRACE_CONTEXT" in properties:
         system.trace_context = properties["__TRACE_CONTEXT"]
     if properties.get("TIMER_DELIVER_MS", "").isdigit():
@@ -296,7 +330,9 @@ def _type_of(properties: dict[str, str]) -> int:
         return FIFO
     if properties.keys() & {"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"}:
         return DELAY
-    return NORMAL
+    if "_SYS_MSG_PRIORITY_" in properties:
+        return PRIORITY
+    return LITE if "__LITE_TOPIC" in properties else NORMAL
 
 
 def popped_form(popped: Popped, topic: str, invisible_ms: int) -> Any:

@@ -1,8 +1,9 @@
 """The gRPC port, in the event loop of the broker, and its calls about messages.
 
-Plain text and TLS come on one port. A port of grpcio accepts only one of the two; RocketMQ's proxy
-accepts both. So the port is a proxy that selects the server by a connection's first byte. A TLS
-connection begins with a handshake record, type 0x16. HTTP/2 in plain text begins with ``PRI``.
+Plain text and TLS come on one port. A port of grpcio accepts only one of the two, and any number of
+connections; RocketMQ's proxy accepts both. So the port is a proxy before two servers of grpcio: it
+selects the server, and keeps the limits of all ports. Its end of a connection to a server has a
+name, by which a call shows its client's connection.
 
 The calls are routes, sends, and hand-outs. A route names this broker, which distributes the queues
 itself.
@@ -14,9 +15,11 @@ import asyncio
 import contextlib
 import datetime
 import functools
+import itertools
+import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,14 +33,21 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import mapping
 from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import IllegalRequest, proto, status, status_of
+from lakelog_broker.listener import CROWDED_S, Listener
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.scheduled.recalls import RecallHandle
+from lakelog_daemon.connection_limits import Admission
 from lakelog_rocketmq.config import TopicConfig
 
-_HANDSHAKE: Final = 0x16
 _CHUNK_BYTES: Final = 64 << 10
 _GRACE_S: Final = 0.2
+_STOP_S: Final = 2.0
+"""Calls of a flood may not end in time; the process then ends without them."""
+_HELLO_S: Final = 0.5
+"""Time for the handshakes of TLS and HTTP/2, and the first call."""
+_MOST_STREAMS: Final = 1_000
+"""Calls of one connection at a time."""
 _VALID_DAYS: Final = 3650
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
 """Numbers of ``Permission`` by RocketMQ's permission bits."""
@@ -105,30 +115,21 @@ def _self_made(host: str) -> tuple[bytes, bytes]:
     return private, made.public_bytes(pem)
 
 
-async def _serve(
-    plain: str, tls: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+async def _copy(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    is_full: Callable[[bool], object],
 ) -> None:
-    """Copy a client's connection to the Unix socket of the plain server or the TLS server.
+    """Write what is read, no faster than the peer accepts it; close the peer at the end.
 
-    :param plain: path of the plain server's socket
-    :param tls: path of the TLS server's socket
+    :param is_full: called with true before each wait for the peer, and with false after it
     """
-    with contextlib.suppress(OSError):
-        first = await reader.read(_CHUNK_BYTES)
-        if first:
-            path = tls if first[0] == _HANDSHAKE else plain
-            peer, to_peer = await asyncio.open_unix_connection(path)
-            to_peer.write(first)
-            await asyncio.gather(_copy(reader, to_peer), _copy(peer, writer))
-    writer.close()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Write what is read, no faster than the peer accepts it; close the peer at the end."""
     with contextlib.suppress(OSError):
         while data := await reader.read(_CHUNK_BYTES):
             writer.write(data)
+            is_full(True)
             await writer.drain()
+            is_full(False)
     writer.close()
 
 
@@ -156,35 +157,117 @@ class GrpcServer:
             "AckMessage": messaging.acknowledge,
             "ChangeInvisibleDuration": messaging.change_invisible,
             "ForwardMessageToDeadLetterQueue": messaging.dead_letter,
+            "SyncLiteSubscription": clients.sync_lite,
         }
         self._folder = tempfile.TemporaryDirectory(prefix="lakelog-grpc-")
         self._grpc: Any = None
-        self._server: asyncio.Server | None = None
+        self._listener = Listener(broker.limits, self._relay)
+        self._places: dict[str, Admission] = {}  # by the name of the proxy's end, as calls show it
+        self._numbers = itertools.count()
 
     async def start(self, port: int) -> None:
         """Bind the port and serve. Raises ``OSError`` and ``SettingsError``."""
         settings = self._broker.settings
         pair = key_and_certificate(settings.certificate, settings.key, settings.host)
-        self._grpc = grpc.aio.server(options=[("grpc.max_receive_message_length", 16 << 20)])
+        idle_ms = int(settings.idle_timeout_s * 1000)
+        options = {
+            "grpc.max_receive_message_length": 16 << 20,
+            "grpc.max_concurrent_streams": _MOST_STREAMS,
+            "grpc.max_connection_idle_ms": idle_ms,
+            "grpc.keepalive_time_ms": idle_ms // 3,
+            "grpc.keepalive_timeout_ms": idle_ms // 3,
+        }
+        self._grpc = grpc.aio.server(
+            options=list(options.items()), maximum_concurrent_rpcs=settings.max_waiting_requests
+        )
         handlers = {each.name: self._handler(each) for each in mapping.SERVICE.methods}
         generic = grpc.method_handlers_generic_handler(mapping.SERVICE.full_name, handlers)
         self._grpc.add_generic_rpc_handlers((generic,))
-        plain, tls = (f"{self._folder.name}/{name}" for name in ("plain", "tls"))
+        plain, tls = self._paths
         self._grpc.add_insecure_port(f"unix:{plain}")
         self._grpc.add_secure_port(f"unix:{tls}", grpc.ssl_server_credentials([pair]))
         await self._grpc.start()
-        self._server = await asyncio.start_server(
-            functools.partial(_serve, plain, tls), settings.host, port, backlog=1024
-        )
-        self.port = self._messaging.port = self._server.sockets[0].getsockname()[1]
+        self._listener.start(settings.host, port)
+        self.port = self._messaging.port = self._listener.port
 
     async def close(self) -> None:
-        """Close the port and all connections."""
-        if self._server is not None:
-            self._server.close()
+        """Close the port and all connections, and wait at most ``_STOP_S`` for calls."""
+        await self._listener.close()
         if self._grpc is not None:
-            await self._grpc.stop(_GRACE_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._grpc.stop(_GRACE_S), _STOP_S)
         self._folder.cleanup()
+
+    @property
+    def _paths(self) -> tuple[str, str]:
+        """Of the Unix sockets of the plain server and of the TLS server."""
+        return f"{self._folder.name}/plain", f"{self._folder.name}/tls"
+
+    async def _relay(self, accepted: socket.socket, place: Admission, is_tls: bool) -> None:
+        """Copy a client's connection to the plain server or the TLS server, and back."""
+        limits, name = self._broker.limits, f"{self._folder.name}/{next(self._numbers)}"
+        place.grace_s = _HELLO_S
+        while not limits.take_descriptors(place, 2):
+            await asyncio.sleep(CROWDED_S)
+
+        def not_read(is_full: bool) -> None:
+            limits.stall(place, is_full)
+
+        def heard(_is_full: bool) -> None:
+            place.is_heard = True
+
+        writers: list[asyncio.StreamWriter] = []
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as end:
+            end.setblocking(False)
+            end.bind(f"\0{name}")
+            self._places[f"unix-abstract:{name}"] = place
+            try:
+                await asyncio.get_running_loop().sock_connect(end, self._paths[is_tls])
+                client, to_client = await asyncio.open_connection(sock=accepted)
+                writers.append(to_client)
+                server, to_server = await asyncio.open_unix_connection(sock=end)
+                writers.append(to_server)
+                await asyncio.gather(
+                    _copy(client, to_server, heard), _copy(server, to_client, not_read)
+                )
+            finally:
+                for each in writers:
+                    each.transport.abort()
+                del self._places[f"unix-abstract:{name}"]
+                limits.leave(place)
+
+    @contextlib.contextmanager
+    def _waiting(self, context: Any) -> Iterator[None]:
+        """Count a call that waits; raises :class:`IllegalRequest` if too many do."""
+        limits, most = self._broker.limits, self._broker.settings.max_waiting_requests
+        if limits.waiting >= most:
+            text = "a gRPC call is refused: %d wait for messages (max_waiting_requests)"
+            limits.lines.warning(text, most)
+            raise IllegalRequest("TOO_MANY_REQUESTS", codes.BUSY)
+        place = self._places.get(context.peer())
+        if place is not None:
+            limits.wait(place, 1)
+        try:
+            yield
+        finally:
+            if place is not None:
+                limits.wait(place, -1)
+
+    def _prove(self, context: Any) -> None:
+        """Note that a client has sent a call that it may make."""
+        place = self._places.get(context.peer())
+        if place is not None and not place.is_proven:
+            self._broker.limits.prove(place)
+
+    async def _telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            with self._waiting(context):
+                async for command in self._clients.telemetry(requests, context):
+                    if command.HasField("settings"):
+                        self._prove(context)
+                    yield command
+        except IllegalRequest as error:
+            yield proto("TelemetryCommand")(status=status_of(error))
 
     def _handler(self, method: Any) -> Any:
         """The handler of a method; an error is the status of its response, no error of gRPC."""
@@ -193,24 +276,26 @@ class GrpcServer:
 
         async def answer(request: Any, context: Any) -> Any:
             try:
-                self._clients.check(name, request, context)
+                self._clients.check(name, request, context, self._clients.user_of(context))
+                self._prove(context)
                 return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 return response(status=status_of(error))
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
+                self._clients.check(name, request, context, self._clients.user_of(context))
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._clients.check(name, request, context)
+                self._prove(context)
+                with self._waiting(context):
+                    async for each in self._messaging.receive(request, context):
+                        yield each
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 yield response(status=status_of(error))
-                return
-            async for each in self._messaging.receive(request, context):
-                yield each
 
         if name == "Telemetry":
-            return grpc.stream_stream_rpc_method_handler(self._clients.telemetry, *forms)
+            return grpc.stream_stream_rpc_method_handler(self._telemetry, *forms)
         if method.server_streaming:
             return grpc.unary_stream_rpc_method_handler(answers, *forms)
         return grpc.unary_unary_rpc_method_handler(answer, *forms)
@@ -373,7 +458,8 @@ class Messaging:
         if request.auto_renew:
             until_s = time.monotonic() + _RENEW_LIMIT_S
             for each in found:
-                key = wanted.group, wanted.topic, str(each.handle)
+                topic = wanted.topic if wanted.light_queues is None else each.message.topic
+                key = wanted.group, topic, str(each.handle)
                 self._renewals[key] = Renewal(client_id, each.handle, until_s)
         if found:
             yield response(status=status())
@@ -399,6 +485,11 @@ class Messaging:
         invisible_ms = RENEWED_MS if request.auto_renew else _invisible_ms(request, 10)
         kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
         stream = self._clients.streams.get(client_id)
+        light_queues = None
+        if stream and stream.is_lite:
+            lite = self._clients.lite
+            lite.bind(group, name)
+            light_queues = functools.partial(lite.light_queues, client_id, group, name)
         return PopRequest(
             group=group,
             topic=name,
@@ -407,8 +498,9 @@ class Messaging:
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
             selection=filtering.MessageFilter.of(request.filter_expression.expression, kind),
-            is_ordered=bool(stream and stream.is_ordered),
+            is_ordered=bool(stream and (stream.is_ordered or stream.is_lite)),
             attempt_id=request.attempt_id,
+            light_queues=light_queues,
         )
 
     async def acknowledge(self, request: Any, _context: Any) -> Any:
@@ -416,7 +508,8 @@ class Messaging:
         answer = proto("AckMessageResponse")()
         for each in request.entries:
             try:
-                if not self._popping.acknowledge(*self._hand_out(request, each.receipt_handle)):
+                hand_out = self._hand_out(request, each.receipt_handle, each.lite_topic)
+                if not self._popping.acknowledge(*hand_out):
                     raise _outdated(each.receipt_handle)
                 found = status()
             except IllegalRequest as error:
@@ -434,7 +527,7 @@ class Messaging:
         """
         # The Node client sends 0: it does not implement backoff policies with a list of delays.
         duration_ms = _invisible_ms(request, 0)
-        hand_out = self._hand_out(request, request.receipt_handle)
+        hand_out = self._hand_out(request, request.receipt_handle, request.lite_topic)
         changed = self._popping.change(*hand_out, duration_ms)
         if changed is None:
             raise _outdated(request.receipt_handle)
@@ -446,13 +539,16 @@ class Messaging:
 
         Raises :class:`IllegalRequest`.
         """
-        if not self._popping.dead_letter(*self._hand_out(request, request.receipt_handle)):
+        hand_out = self._hand_out(request, request.receipt_handle, request.lite_topic)
+        if not self._popping.dead_letter(*hand_out):
             raise _outdated(request.receipt_handle)
         return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
 
-    def _hand_out(self, request: Any, text: str) -> tuple[str, str, ReceiptHandle]:
-        """Group, topic and handle of a hand-out, which is renewed no longer."""
+    def _hand_out(self, request: Any, text: str, lite_topic: str) -> tuple[str, str, ReceiptHandle]:
+        """Group, topic or light queue, and handle of a hand-out, which is renewed no longer."""
         group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        if lite_topic:
+            topic = mapping.lite_queue(topic, lite_topic)
         try:
             handle = ReceiptHandle.parse(text)
         except codes.Refused as error:

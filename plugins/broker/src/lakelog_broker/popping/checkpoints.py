@@ -31,6 +31,7 @@ from lakelog_queues.delays.timers import GROUP as TIMER_GROUP
 from lakelog_queues.delays.timers import due_of, load_progress
 from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
 from lakelog_queues.units.properties import property_value
+from lakelog_rocketmq.fastjson import encode
 
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -91,7 +92,7 @@ class Checkpoint:
         properties = {"TAGS": "bAck", "TIMER_DELIVER_MS": str(due_ms)}
         return Message(
             topic,
-            json.dumps({**common, "aol": [*self.offsets]}, separators=(",", ":")).encode(),
+            encode(dict(sorted({**common, "aol": [*self.offsets]}.items()))),
             properties=encode_properties(properties),
             queue_id=queue_id,
         )

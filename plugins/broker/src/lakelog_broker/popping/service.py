@@ -19,6 +19,7 @@ import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import attrs
@@ -26,12 +27,12 @@ import attrs
 from lakelog import Message, PutRefused, PutResult, StoredMessage
 from lakelog.format.encoder import system_ms
 from lakelog.format.properties import encode_properties
-from lakelog.format.record import decode
 from lakelog_broker.appending import settled
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
-from lakelog_broker.filtering import EVERYTHING, MessageFilter
+from lakelog_broker.filtering import EVERYTHING, MessageFilter, placed
 from lakelog_broker.popping import handles
+from lakelog_broker.properties import lite_parent
 from lakelog_queues.delays.delivering import RETRY_MS, one_of_many, steady_ms
 from lakelog_queues.groups.set_aside import dead_letter_of, retry_of
 
@@ -42,6 +43,7 @@ MAX_OUT: Final = 10_000
 ``popInflightMessageThreshold``."""
 _Place: TypeAlias = tuple[str, int, int]
 """Topic, flag and queue id."""
+_queue_id: Final = itemgetter(2)
 _READS: Final = 8
 """Most reads of one queue for one request, if the filter matches few messages."""
 _LOOK_S: Final = 1.0
@@ -58,6 +60,7 @@ class PopRequest:
     :ivar attempt_id: id of an ordered consumer's request; a repeated request has the same id
     :ivar from_first: whether a new group begins at the first message of a queue; otherwise at the
         last one
+    :ivar light_queues: returns the present light queues to read instead of the topic's own queues
     """
 
     group: str
@@ -69,6 +72,7 @@ class PopRequest:
     is_ordered: bool = False
     attempt_id: str = ""
     from_first: bool = False
+    light_queues: Callable[[], Sequence[str]] | None = None
 
 
 @attrs.frozen
@@ -126,7 +130,11 @@ class Popping:
         found: list[Popped] = []
         self._popped_ms = system_ms()
         places = list(self._places(request))
-        first = next(self._turn) % len(places) if places else 0
+        by_priority = self._broker.topics.is_by_priority(request.group, request.topic)
+        first = next(self._turn) % len(places) if places and not by_priority else 0
+        if by_priority and not request.is_ordered:  # retries come last
+            own = len(request.queues)
+            places[:own] = sorted(places[:own], key=_queue_id, reverse=True)
         for place in places[first:] + places[:first]:
             most = request.max_messages - len(found)
             if most <= 0:
@@ -135,12 +143,17 @@ class Popping:
             if got:
                 topic, _, queue_id = place
                 end = got[-1].message.queue_offset + 1
-                self._broker.traffic.note_read(request.group, topic, queue_id, end, len(got))
+                name = topic if request.light_queues is None else request.topic
+                self._broker.traffic.note_read(request.group, name, queue_id, end, len(got))
             found += got
         return found
 
     def _places(self, request: PopRequest) -> Iterable[_Place]:
         """The queues that a request reads."""
+        if request.light_queues is not None:
+            for name in request.light_queues():
+                yield name, handles.OWN_TOPIC, 0
+            return
         for queue_id in request.queues:
             yield request.topic, handles.OWN_TOPIC, queue_id
         if request.is_ordered:
@@ -223,7 +236,7 @@ class Popping:
             queue.remove(offset)
             self._commit(request.group, topic, queue_id, queue)
             return None
-        stored = decode(got.records[0])
+        stored = placed(got.records[0], topic, queue_id, offset)
         # The request is repeated, or an acknowledged message follows one that comes again.
         repeats = former.visible_ms > now_ms and not former.is_done
         stays = repeats or former.is_done
@@ -247,7 +260,7 @@ class Popping:
     ) -> Message | None:
         """The copy for the retry topic or ``%DLQ%``; ``None`` to hand the message out in place."""
         if former.attempt > self._broker.topics.retry_limit(request.group):
-            return dead_letter_of(stored, request.group, former.attempt)
+            return _dead_letter(stored, request.group, former.attempt)
         if request.is_ordered or not queue.holds_back(stored.queue_offset):
             return None
         message = retry_of(stored, request.group, former.attempt)
@@ -354,11 +367,12 @@ class Popping:
         place, queue = self._find(group, topic, handle)
         if queue is None:
             return False
-        got = self._store.get(place[1], handle.queue_id, handle.offset, 1).messages
-        if not got or got[0].queue_offset != handle.offset:
+        got = self._store.get_records(place[1], handle.queue_id, handle.offset, 1)
+        if got.queue_offsets != [handle.offset]:
             raise Refused(f"the message of {handle} is gone")
+        stored = placed(got.records[0], *place[1:], handle.offset)
         times = queue.out[handle.offset].attempt
-        return self._move(group, queue, got[0], dead_letter_of(got[0], group, times))
+        return self._move(group, queue, stored, _dead_letter(stored, group, times))
 
     def is_available(self, request: PopRequest) -> bool:
         """Whether a request would get a message now, without regard to its filter."""
@@ -413,6 +427,13 @@ class Popping:
                 if queue.due_ms is not None:
                     times.append(queue.due_ms)
         return min(times, default=None)
+
+
+def _dead_letter(stored: StoredMessage, group: str, attempts: int) -> Message:
+    """The dead letter of a message, which names its own topic, also from a light queue."""
+    parent = lite_parent(stored.topic)
+    own = stored if parent is None else attrs.evolve(stored, topic=parent)
+    return dead_letter_of(own, group, attempts)
 
 
 @attrs.define

@@ -7,9 +7,10 @@ files that slaves copy. Source: RocketMQ 5.3.3, ``AdminBrokerProcessor``,
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -19,18 +20,20 @@ from lakelog.format.properties import TIMER_TOPIC
 from lakelog_broker import state
 from lakelog_broker.appending import SYSTEM_TOPICS
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Forbidden, Invalid, NotFound, NoTopic, Refused
-from lakelog_broker.remoting.frame import VERSION, RemotingCommand, object_keys, queue_object
+from lakelog_broker.codes import Forbidden, Invalid, NotFound, NoTopic, Refused, check_limit
+from lakelog_broker.remoting.frame import VERSION, RemotingCommand, queue_object
 from lakelog_broker.remoting.server import Connection
 from lakelog_rocketmq.config import TopicConfig, load_delay_offsets, load_groups, load_topics
+from lakelog_rocketmq.fastjson import Entries, encode, encode_for_browsers
 
 _ATTRIBUTES: Final = {
-    "cleanup.policy": ("DELETE", "COMPACTION"),
-    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
-    "queue.type": ("SimpleCQ",),
+    "cleanup.policy": "DELETE|COMPACTION",
+    "lite.topic.expiration": r"-1|\d{1,5}",
+    "message.type": "UNSPECIFIED|NORMAL|FIFO|DELAY|TRANSACTION|MIXED|LITE|PRIORITY",
+    "queue.type": "SimpleCQ",
 }
-"""Accepted attributes of topics, with their values. ``queue.type=BatchCQ`` is refused: this broker
-has only queues of single messages."""
+"""Accepted attributes of topics, with patterns of their values. ``queue.type=BatchCQ`` is refused:
+this broker has only queues of single messages."""
 _NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 _POOLS: Final = ("send", "pull", "litePull", "query", "ack")
 _WITHOUT_POOLS: Final = {
@@ -39,8 +42,12 @@ _WITHOUT_POOLS: Final = {
     **dict.fromkeys(("EndTransactionQueueSize", "pageCacheLockTimeMills"), 0),
 }
 """Fields for the queues of RocketMQ's thread pools; this broker has none."""
+_WITH_STRICT_ROUTES: Final = 401
+"""The ordinal of 4.9.4 in ``MQVersion``: from it on, all keys of a route have quotes."""
 _UNITS: Final = "KMGTPE"
 _MAX_UNITS: Final = 1024
+_MAX_VALUE: Final = 65_536
+_MAX_VALUES: Final = 10_000
 
 
 def create_topic(connection: Connection, request: RemotingCommand) -> None:
@@ -74,11 +81,11 @@ def topic_config(connection: Connection, request: RemotingCommand) -> dict[str, 
     }
 
 
-def topic_stats(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-    """The bounds of each queue; the object's keys are objects, as fastjson writes them."""
+def topic_stats(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
+    """The bounds of each queue."""
     broker = connection.broker
     topic = broker.topics.require(request.fields["topic"])
-    rows = []
+    rows = Entries()
     for queue_id in range(topic.queue_count):
         low, high = broker.bounds(topic.topic, queue_id)
         last_ms = broker.time_of(topic.topic, queue_id, high - 1)
@@ -86,8 +93,7 @@ def topic_stats(connection: Connection, request: RemotingCommand) -> RemotingCom
         rows.append((queue, {"lastUpdateTimestamp": last_ms, "maxOffset": high, "minOffset": low}))
     rates = broker.traffic.rates(state.TOPIC_PUT, topic.topic)
     per_second = rates[state.MINUTE].per_second if rates else 0.0
-    body = f'{{"offsetTable":{object_keys(rows)},"topicPutTps":{per_second}}}'
-    return request.response(body=body.encode())
+    return {"offsetTable": rows, "topicPutTps": per_second}
 
 
 def delete_topic(connection: Connection, request: RemotingCommand) -> None:
@@ -102,16 +108,28 @@ def delete_route(_connection: Connection, request: RemotingCommand) -> RemotingC
 
 def _attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:
     """Apply changes such as ``+message.type=FIFO,-cleanup.policy``; raises :class:`Refused`."""
+    pairs = (change.partition("=")[::2] for change in changes.split(",") if change)
+    return altered(known, pairs, _ATTRIBUTES)
+
+
+def altered(
+    known: Mapping[str, str], changes: Iterable[tuple[str, str]], served: Mapping[str, str]
+) -> dict[str, str]:
+    """Attributes with changes such as ``("+message.type", "FIFO")`` and ``("-queue.type", "")``.
+
+    :param served: patterns of the values, by name
+
+    Raises :class:`Invalid` for another name or value.
+    """
     changed = dict(known)
-    for change in filter(None, changes.split(",")):
-        name, _, value = change[1:].partition("=")
-        if change[0] == "-":
-            changed.pop(name, None)
-        elif change[0] == "+" and value in _ATTRIBUTES.get(name, ()):
-            changed[name] = value
+    for name, value in changes:
+        if name[:1] == "-":
+            changed.pop(name[1:], None)
+        elif name[:1] == "+" and re.fullmatch(served.get(name[1:], "(?!)"), value):
+            changed[name[1:]] = value
         else:
-            known_names = ", ".join(f"{key}={'|'.join(all_)}" for key, all_ in _ATTRIBUTES.items())
-            remark = f"the attribute {change!r} is not served; give +NAME=VALUE of {known_names}"
+            names = ", ".join(f"{key}={pattern}" for key, pattern in served.items())
+            remark = f"the attribute '{name}={value}' is not served; give +NAME=VALUE of {names}"
             raise Invalid(remark)
     return changed
 
@@ -129,9 +147,11 @@ def route(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         "topicSysFlag": 0,
         "writeQueueNums": found.write_queues,
     }
-    return request.json(
-        {"brokerDatas": [_broker_data(broker)], "filterServerTable": {}, "queueDatas": [queues]}
-    )
+    data = [_broker_data(broker)]
+    content = {"brokerDatas": data, "filterServerTable": {}, "queueDatas": [queues]}
+    is_strict = request.fields.get("acceptStandardJsonOnly") == "true"
+    is_new = request.version >= _WITH_STRICT_ROUTES
+    return request.response(body=(encode_for_browsers if is_new or is_strict else encode)(content))
 
 
 def cluster(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:
@@ -151,7 +171,7 @@ def all_names(connection: Connection, _request: RemotingCommand) -> dict[str, An
 def _broker_data(broker: Broker) -> dict[str, Any]:
     settings = broker.settings
     return {
-        "brokerAddrs": {"0": broker.address},
+        "brokerAddrs": {0: broker.address},
         "brokerName": settings.name,
         "cluster": settings.cluster,
         "enableActingMaster": False,
@@ -160,8 +180,12 @@ def _broker_data(broker: Broker) -> dict[str, Any]:
 
 def set_value(connection: Connection, request: RemotingCommand) -> None:
     """Set the value of a key, until the broker ends."""
-    fields = request.fields
-    connection.server.names.setdefault(fields["namespace"], {})[fields["key"]] = fields["value"]
+    namespace, key, value = (request.fields[each] for each in ("namespace", "key", "value"))
+    check_limit(len(namespace) + len(key) + len(value), _MAX_VALUE, "a value of {} characters")
+    names = connection.server.names
+    count = sum(map(len, names.values())) + (key not in names.get(namespace, ()))
+    check_limit(count, _MAX_VALUES, "{} values")
+    names.setdefault(namespace, {})[key] = value
 
 
 def get_value(connection: Connection, request: RemotingCommand) -> RemotingCommand:

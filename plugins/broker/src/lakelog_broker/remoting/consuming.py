@@ -24,7 +24,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, NotFound, Refused, ResponseCode
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, PopRequest
-from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.remoting.frame import RemotingCommand, queue_object
 from lakelog_broker.remoting.server import Connection, Response
 from lakelog_queues.finding.results import GetStatus, RecordsResult
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -46,6 +46,7 @@ _CODES: Final = {
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 _MAX_MESSAGES: Final = 32
+_MAX_OFFSET: Final = (1 << 63) - 1
 MAX_ACKNOWLEDGED: Final = 10_000
 """Most messages acknowledged by one request; RocketMQ's proxy sends those of a few hand-outs."""
 _MAX_BITS_TEXT: Final = 10_000
@@ -223,9 +224,14 @@ def _queue(request: RemotingCommand) -> tuple[str, int]:
 
 def commit_offset(connection: Connection, request: RemotingCommand) -> None:
     """Change the next offset of a group."""
-    fields, broker = request.fields, connection.broker
-    broker.topics.require(fields["topic"])
-    broker.offsets.set(fields["consumerGroup"], *_queue(request), int(fields["commitOffset"]))
+    fields, broker, queue = request.fields, connection.broker, _queue(request)
+    topic, offset = broker.topics.require(queue[0]), int(fields["commitOffset"])
+    is_there = queue[1] < topic.queue_count or broker.store.queue_bounds(*queue) is not None
+    if queue[1] < 0 or not is_there:
+        raise Invalid(f"queueId[{queue[1]}] is illegal, topic:[{queue[0]}] has fewer")
+    if abs(offset) > _MAX_OFFSET:
+        raise Invalid(f"the offset {str(offset)[:30]} has more than 64 bits")
+    broker.offsets.set(fields["consumerGroup"], *queue, offset)
 
 
 def first_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -369,8 +375,10 @@ async def notify(connection: Connection, request: RemotingCommand) -> RemotingCo
 def set_mode(connection: Connection, request: RemotingCommand) -> None:
     """Set whether the members of a group pull or pop a topic."""
     content = request.content()
-    topic, group = str(content["topic"]), str(content["consumerGroup"])
+    topic, group = content["topic"], state.check_group(content["consumerGroup"])
     mode = str(content["mode"])
+    if connection.broker.topics.find(topic) is None:
+        state.check_topic(topic)
     if topic.startswith(RETRY_PREFIX):
         raise Forbidden("retry topic is not allowed to set mode")
     if mode not in {state.PULL, state.POP}:
@@ -391,10 +399,7 @@ def assignment(connection: Connection, request: RemotingCommand) -> dict[str, An
     elif content.get("messageModel") != "BROADCASTING":
         queues = averaged(queues, clients, content["clientId"])
     name = broker.settings.name
-    found = [
-        {"messageQueue": {"topic": topic, "brokerName": name, "queueId": each}, "mode": mode}
-        for each in queues
-    ]
+    found = [{"messageQueue": queue_object(name, topic, each), "mode": mode} for each in queues]
     return {"messageQueueAssignments": found}
 
 

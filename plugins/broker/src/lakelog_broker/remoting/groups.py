@@ -6,7 +6,6 @@ Some are forwarded to members of the group. Source: RocketMQ 5.3.3, ``ClientMana
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -15,16 +14,28 @@ from lakelog.errors import StoreError
 from lakelog_broker import filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Invalid, Refused, ResponseCode, check_limit
-from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
+from lakelog_broker.remoting.administration import altered
+from lakelog_broker.remoting.frame import RemotingCommand, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
 from lakelog_queues.delays.delivering import one_of_many
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_rocketmq.fastjson import Entries, encode
 
 MAX_GROUPS: Final = 1_000
 """Most groups of one connection; a client has one connection for all its groups."""
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Most subscriptions of one consumer."""
+_ATTRIBUTES: Final = {
+    "lite.bind.topic": r"[%|a-zA-Z0-9_-]{1,127}",
+    "lite.sub.client.max.event.cnt": r"\d{2,9}",
+    "lite.sub.client.quota": r"-1|\d{1,9}",
+    "lite.sub.model": "Shared|Exclusive",
+    "lite.sub.reset.offset.exclusive": "true|false",
+    "lite.sub.reset.offset.unsubscribe": "true|false",
+    "priority.factor": r"100|\d{1,2}",
+}
+"""Accepted attributes of groups, with patterns of their values."""
 _OFFSET_DIGITS: Final = 16
 """Length of the physical offset, the last part of a message id, in hexadecimal digits."""
 
@@ -33,15 +44,21 @@ def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingComm
     """Renew a client in its groups."""
     broker, content = connection.broker, request.content()
     _check_counts(connection, content)
-    members, client_id = broker.members, str(content["clientID"])
+    members, client_id = broker.members, state.check_client_id(content["clientID"])
     member = state.Member(
-        client_id, connection, time.monotonic(), request.language, request.version
+        client_id,
+        connection,
+        time.monotonic(),
+        request.language,
+        request.version,
+        connection.user,
     )
     for each in content.get("consumerDataSet") or ():
         with one_of_many(f"the heartbeat in group {str(each['groupName'])[:300]!r}"):
             _renew(broker, each, member)
     for each in content.get("producerDataSet") or ():
-        members.join_producers(each["groupName"], member)
+        with one_of_many(f"the heartbeat in producer group {str(each['groupName'])[:300]!r}"):
+            members.join_producers(each["groupName"], member)
     return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
 
 
@@ -80,16 +97,25 @@ def consumer_ids(connection: Connection, request: RemotingCommand) -> dict[str, 
 def lock(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """Lock queues for an orderly consumer; the response has the locked ones."""
     content = request.content()
-    asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
-    locked = connection.broker.members.lock(content["consumerGroup"], content["clientId"], asked)
-    return {"lockOKMQSet": [asked[queue] for queue in locked]}
+    members = connection.broker.members
+    client_id, group = state.check_client_id(content["clientId"]), content["consumerGroup"]
+    state.check_group(group)
+    locked = members.lock(group, client_id, _queues(connection.broker, content["mqSet"]))
+    name = connection.broker.settings.name
+    return {"lockOKMQSet": [queue_object(name, *queue) for queue in locked]}
 
 
 def unlock(connection: Connection, request: RemotingCommand) -> None:
     """Release locks of queues."""
     content = request.content()
-    queues = [(each["topic"], int(each["queueId"])) for each in content["mqSet"]]
+    queues = _queues(connection.broker, content["mqSet"])
     connection.broker.members.unlock(content["consumerGroup"], content["clientId"], queues)
+
+
+def _queues(broker: Broker, asked: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Topic and queue id of each queue that exists."""
+    found = ((each["topic"], int(each["queueId"])) for each in asked)
+    return [(topic, each) for topic, each in found if each in _queue_ids(broker, topic)]
 
 
 def check_config(_connection: Connection, request: RemotingCommand) -> None:
@@ -115,9 +141,13 @@ def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
 
 def set_group(connection: Connection, request: RemotingCommand) -> None:
     """Create or change a group; unused settings are stored, too, for a RocketMQ broker."""
-    content = request.content()
+    content, topics = request.content(), connection.broker.topics
+    group = state.check_group(content["groupName"])
+    known = topics.group_settings(group)["attributes"]
+    changes = [(str(name), str(value)) for name, value in (content.get("attributes") or {}).items()]
+    content["attributes"] = altered(known, changes, _ATTRIBUTES)
     try:
-        connection.broker.topics.set_group(str(content["groupName"]), content)
+        topics.set_group(group, content)
     except ValueError as error:
         raise Invalid(str(error)) from None
 
@@ -269,34 +299,31 @@ def _peers(broker: Broker, group: str) -> dict[str, Connection]:
     return {name: each.peer for name, each in members.items() if isinstance(each.peer, Connection)}
 
 
-def progress(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def progress(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The offsets of a group, with the end offsets of the queues."""
     group, only = request.fields["consumerGroup"], request.fields.get("topic")
     topics = [only] if only else connection.broker.topics_of_group(group)
-    return request.response(body=_progress(connection.broker, group, topics).encode())
+    return _progress(connection.broker, group, topics)
 
 
-def all_progress(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def all_progress(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:
     """The offsets of all groups, and the total number of messages that are not consumed."""
-    broker, behind, groups = connection.broker, 0, list[str]()
+    broker, behind, groups = connection.broker, 0, list[dict[str, Any]]()
     for group in sorted(broker.topics.groups()):
         topics = sorted(broker.offsets.of_group(group))
-        tables = ",".join(_progress(connection.broker, group, [topic]) for topic in topics)
-        groups.append(f"{{{json.dumps(group)}:[{tables}]}}")
+        groups.append({group: [_progress(broker, group, [topic]) for topic in topics]})
         rows = (row for topic in topics for _, row in _rows(broker, group, topic))
         behind += sum(row["brokerOffset"] - row["consumerOffset"] for row in rows)
-    head = f'"brokerAddr":{json.dumps(broker.address)},"totalDiff":{behind}'
-    body = f'{{{head},"consumeStatsList":[{",".join(groups)}]}}'
-    return request.response(body=body.encode())
+    return {"brokerAddr": broker.address, "consumeStatsList": groups, "totalDiff": behind}
 
 
-def _progress(broker: Broker, group: str, topics: Iterable[str]) -> str:
-    rows, per_second = list[tuple[dict[str, Any], dict[str, int]]](), 0.0
+def _progress(broker: Broker, group: str, topics: Iterable[str]) -> dict[str, Any]:
+    rows, per_second = Entries(), 0.0
     for topic in topics:
         rows += _rows(broker, group, topic)
         rates = broker.traffic.rates(state.GROUP_GET, f"{topic}@{group}")
         per_second += rates[state.MINUTE].per_second if rates else 0
-    return f'{{"consumeTps":{per_second},"offsetTable":{object_keys(rows)}}}'
+    return {"consumeTps": per_second, "offsetTable": rows}
 
 
 def _rows(
@@ -350,7 +377,7 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
     topic, group, time_ms = fields["topic"], fields["group"], int(fields["timestamp"])
     only, wanted = int(fields.get("queueId") or -1), int(fields.get("offset") or -1)
     broker.topics.require(topic)
-    rows = []
+    rows = Entries()
     for queue_id in _queue_ids(broker, topic) if only < 0 else [only]:
         known = broker.offsets.get(group, topic, queue_id)
         low, high = broker.bounds(topic, queue_id)
@@ -365,7 +392,7 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
                 found = known
         broker.offsets.set(group, topic, queue_id, found)
         rows.append((queue_object(broker.settings.name, topic, queue_id), found))
-    body = f'{{"offsetTable":{object_keys(rows)}}}'.encode()
+    body = encode({"offsetTable": rows})
     header = {"topic": topic, "group": group, "timestamp": str(time_ms)}
     for member in broker.members.group(group).members.values():
         if isinstance(member.peer, Connection):

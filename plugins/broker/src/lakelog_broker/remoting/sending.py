@@ -14,7 +14,6 @@ puts that wait, and brokers with users.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import time
@@ -29,7 +28,7 @@ from lakelog.results import PutStatus
 from lakelog_broker import appending, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, NoTopic, Refused, ResponseCode
-from lakelog_broker.properties import client_properties
+from lakelog_broker.properties import client_properties, with_priority
 from lakelog_broker.remoting.frame import RemotingCommand, answer_template, encode_frame, framed
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection, Response, failed
@@ -37,6 +36,7 @@ from lakelog_broker.scheduled.recalls import RecallHandle
 from lakelog_queues.groups import set_aside
 from lakelog_queues.units.properties import property_value, with_properties
 from lakelog_rocketmq.config import TopicConfig
+from lakelog_rocketmq.fastjson import encode
 
 _BATCHED: Final = struct.Struct(">iiiii")  # size, magic, checksum, flag, length of the body
 _LENGTH: Final = struct.Struct(">h")
@@ -169,6 +169,7 @@ def _send(connection: Connection, request: RemotingCommand) -> Response:
         puts = broker.appender.append_batch(messages, _checked(header.properties, header.topic))
         return appending.when_put(puts, lambda done: sent(broker, request, queue_id, done))
     properties = _checked(_named(header), header.topic)
+    properties, queue_id = with_priority(properties, queue_id, topic.write_queues)
     message = header.message(request.body, properties, queue_id, header.flag, host)
     message.reconsume_times = header.reconsume_times
     if header.topic.startswith(set_aside.RETRY_PREFIX):
@@ -211,13 +212,14 @@ def _named(header: SendHeader) -> bytes:
 def _checked(properties: bytes, topic: str) -> bytes:
     """A client's properties without those of brokers.
 
-    Raises :class:`Refused` for a recall of a message of another topic.
+    Raises :class:`Refused` for a recall of a message of another topic, and as
+    :func:`~lakelog_broker.properties.client_properties`.
     """
     if b"TIMER_DEL_UNIQKEY\x01" in properties:
         recalled, plus, _ = (property_value(properties, _RECALL) or b"").partition(b"+")
         if plus and recalled != topic.encode():
             raise Forbidden(f"a message of the topic {topic} must not recall one of another topic")
-    return client_properties(properties)
+    return client_properties(properties, topic)
 
 
 def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:
@@ -370,7 +372,7 @@ class PlainSends:
     def __init__(self, broker: Broker) -> None:
         self._broker, self._topics = broker, broker.topics
         self._is_off = broker.settings.users is not None or broker.appender.puts_wait
-        region = json.dumps(broker.settings.region, ensure_ascii=False).replace("%", "%%")
+        region = encode(broker.settings.region).decode().replace("%", "%%")
         self._template = answer_template(
             '"msgId":"%b%016X","queueId":"%d","queueOffset":"%d",'
             f'"MSG_REGION":{region},"TRACE_ON":"true"'

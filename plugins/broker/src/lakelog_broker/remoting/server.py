@@ -1,11 +1,8 @@
 """The remoting port: name server and broker on one port, as their request codes are distinct.
 
-The listening socket limits the number of connections, and accepts TLS on the same port. A TLS
-handshake begins with byte 0x16, a remoting frame with the high byte of its length, which is 0 or 1.
-The first byte is read with ``MSG_PEEK``, so that TLS or the frames still begin with it.
-
 A connection reads frames, serves their requests by the table of :mod:`.requests`, and writes the
 responses. Reading pauses while a client reads no responses, or sends faster than messages are put.
+:mod:`lakelog_broker.listener` accepts connections, within the limits of all ports.
 """
 
 from __future__ import annotations
@@ -13,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -28,7 +26,8 @@ from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.runtime.forks import register_forked
 from lakelog_broker import appending, security, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode, check_limit
+from lakelog_broker.codes import BUSY, LimitExceeded, Refused, ResponseCode, check_limit
+from lakelog_broker.listener import Listener, detach
 from lakelog_broker.remoting.frame import (
     MAX_FRAME_BYTES,
     ONE_WAY_FLAG,
@@ -39,6 +38,7 @@ from lakelog_broker.remoting.frame import (
 )
 from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
 from lakelog_broker.settings import BrokerSettings
+from lakelog_daemon.connection_limits import Admission
 from lakelog_queues.delays.delivering import restored
 from lakelog_queues.units.properties import property_value
 
@@ -46,16 +46,18 @@ if TYPE_CHECKING:
     from lakelog_broker.popping.service import Popping
 
 _LOG: Final = logging.getLogger("lakelog.broker")
-_HANDSHAKE: Final = 0x16
-_BACKLOG: Final = 1024
-_RETRY_S: Final = 0.5
-
 
 MAX_UNANSWERED_BYTES: Final = 8 << 20
 """A connection is not read while its unanswered requests have more bytes than this."""
 MAX_UNSENT_BYTES: Final = 4 << 20
 """A connection is not read while its unsent responses have more bytes than this."""
 _WRITE_BYTES: Final = 256 << 10
+_TURN_S: Final = 0.002
+"""Requests of a connection are served for so long, and then those of others."""
+_SHORT_TURN_S: Final = 0.0005
+"""The same while other connections wait for their turn."""
+_LOOK_FRAMES: Final = 2
+"""Requests between two looks at the clock."""
 _HEADER_BYTES: Final = 512
 """Bytes that are counted for the header of an unanswered request."""
 CALL_TIMEOUT_S: Final = 10.0
@@ -64,6 +66,16 @@ _READ_BYTES: Final = 1 << 18
 """Most bytes of one read of a connection, as asyncio reads without a buffer."""
 MAX_FIELDS: Final = 256
 """Most fields of a header; RocketMQ's clients send about 20."""
+
+_LARGE_BYTES: Final = 64 << 10
+"""Unfinished requests of fewer bytes are not counted as held."""
+_WAITING: Final = frozenset(
+    {
+        *(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE),
+        *(RequestCode.POP_MESSAGE, RequestCode.NOTIFICATION),
+    }
+)
+"""Requests that wait for messages; refused while too many wait."""
 
 Response: TypeAlias = RemotingCommand | Awaitable[RemotingCommand]
 """An awaitable may end after later requests."""
@@ -80,6 +92,7 @@ class RemotingServer:
     :ivar connections: the open connections
     :ivar opaques: numbers of requests to clients
     :ivar modes: whether groups pull or pop
+    :ivar turns: the connections whose further requests wait for their next turn
     :ivar names: the key-value pairs of the name server, by namespace; in memory only
     :ivar popping: returns the hand-outs of pops
     :ivar plain_send: serves a frame of a common send by a fast path, by the client's address; see
@@ -100,55 +113,37 @@ class RemotingServer:
         self.modes = state.RequestModes(broker.files, broker.path)
         self.names: dict[str, dict[str, str]] = {}
         self.connections: set[Connection] = set()
+        self.turns = deque[Connection]()
+        self._has_turns = False
         self.opaques = itertools.count(1)
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self._handlers: dict[int, Handler] = {}
         self.access = security.AccessControl.of(broker.settings)
         self._tls = tls_context(broker.settings)
-        self._socket: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
-        self._starting: dict[asyncio.Task[None], socket.socket] = {}
-        self._has_refused = False
+        self._listener = Listener(broker.limits, self._begin, busy_answer)
         broker.members.on_change = self._members_changed
         register_forked(self)
 
     async def start(self) -> int:
         """Bind the port and serve; return the port. Raises ``OSError``."""
         settings = self.broker.settings
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        address = (settings.host, settings.port)
-        self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
-        self._socket.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept(self._socket))
-        port = int(self._socket.getsockname()[1])
+        self._listener.start(settings.host, settings.port)
+        port = self._listener.port
         # Stored messages have the address of the remoting port as their store host.
         self.broker.address = f"{settings.host}:{port}"
         self.broker.appender.store_host = self.broker.address
         return port
 
     async def close(self) -> None:
-        """Close the port and all connections."""
-        tasks = [*self._starting, *filter(None, [self._accepting])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._socket is not None:
-            self._socket.close()
+        """Close the port and all connections; unsent responses are dropped."""
+        await self._listener.close()
         for connection in list(self.connections):
-            connection.close()
+            connection.end()
         await asyncio.sleep(0)
 
     def forked(self) -> None:
-        """Detach the sockets in a forked child, which does not serve them.
-
-        Their descriptors stay open on ``/dev/null`` until the socket objects are collected.
-        """
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        ours: list[socket.socket | Connection] = [*self._starting.values(), *self.connections]
-        for each in (*ours, *filter(None, [self._socket])):
-            if each.fileno() >= 0:
-                os.dup2(nothing, each.fileno(), inheritable=False)
-        os.close(nothing)
+        """Detach the sockets in a forked child, which does not serve them."""
+        detach(each.fileno() for each in self.connections)
 
     def handler(self, code: int) -> Handler:
         """The handler of a request code; its module is imported by the first such request."""
@@ -161,61 +156,39 @@ class RemotingServer:
             self._handlers[code] = found
         return found
 
+    def wait_for_turn(self, connection: Connection) -> None:
+        """Let others be served before the further requests of a connection."""
+        self.turns.append(connection)
+        if not self._has_turns:
+            self._has_turns = True
+            asyncio.get_running_loop().call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        end_s = time.monotonic() + _TURN_S
+        while self.turns and time.monotonic() < end_s:
+            self.turns.popleft().resume()
+        self._has_turns = bool(self.turns)
+        if self._has_turns:
+            asyncio.get_running_loop().call_soon(self._take_turns)
+
     def _members_changed(self, name: str) -> None:
         for member in list(self.broker.members.group(name).members.values()):
             if isinstance(member.peer, Connection):
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": name})
 
-    # --- connections that come ---
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop, most = asyncio.get_running_loop(), self.broker.settings.max_connections
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except OSError as error:  # such as no free file descriptor
-                _LOG.warning("no connection can be accepted now: %s", error)
-                await asyncio.sleep(_RETRY_S)
-                continue
-            is_full = len(self.connections) + len(self._starting) >= most
-            if is_full:
-                accepted.close()
-                if not self._has_refused:  # one log line for consecutive refusals
-                    text = "%s is refused: there are %d connections (max_connections)"
-                    _LOG.warning(text, peer, most)
-            else:
-                accepted.setblocking(False)
-                task = asyncio.create_task(self._begin(accepted, peer))
-                self._starting[task] = accepted
-                task.add_done_callback(self._starting.pop)
-            self._has_refused = is_full
-
-    async def _begin(self, accepted: socket.socket, peer: object) -> None:
+    async def _begin(self, accepted: socket.socket, place: Admission, is_tls: bool) -> None:
         """Start the protocol of a connection."""
-        loop, settings = asyncio.get_running_loop(), self.broker.settings
-        timeout_s = settings.first_byte_timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                first = await _first_byte(accepted)
-            tls = self._tls if first == bytes([_HANDSHAKE]) else None
-            if not first or (tls is None and settings.tls == "required"):
-                if first:
-                    _LOG.warning("%s is disconnected, as it does not use TLS", peer)
-                accepted.close()
-                return
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.connect_accepted_socket(
-                lambda: Connection(self),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=timeout_s if tls else None,
-            )
-        except (OSError, TimeoutError) as error:
-            _LOG.info("%s is disconnected before its first request: %r", peer, error)
-            accepted.close()
-        except BaseException:
-            accepted.close()
-            raise
+        settings, tls = self.broker.settings, self._tls if is_tls else None
+        if tls is None and settings.tls == "required":
+            text = "%s is disconnected, as it does not use TLS"
+            self.broker.limits.lines.warning(text, place.address)
+            raise ConnectionError("no TLS")
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: Connection(self, place),
+            accepted,
+            ssl=tls,
+            ssl_handshake_timeout=settings.first_byte_timeout_s if tls else None,
+        )
 
 
 class Connection(asyncio.BufferedProtocol, state.Peer):
@@ -225,12 +198,14 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
     response.
 
     :ivar groups: kind (``consumers`` or ``producers``) and name of each of the client's groups
+    :ivar user: the user of the request that is served now
     """
 
-    def __init__(self, server: RemotingServer) -> None:
+    def __init__(self, server: RemotingServer, place: Admission) -> None:
         self.server, self.broker = server, server.broker
+        self._place, self._limits = place, server.broker.limits
         self.groups: set[tuple[str, str | None]] = set()
-        self._is_over_limit = False
+        self.user = security.ANONYMOUS
         self._received: bytes | bytearray = b""
         self._needed_bytes = 0
         self._responses: list[bytes] = []
@@ -251,6 +226,7 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
         host, port = transport.get_extra_info("peername")[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.server.connections.add(self)
+        self._place.end = self.abort
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # declared by asyncio.BufferedProtocol
         """Cancel the waiting requests, except sends, which are completed."""
@@ -262,6 +238,7 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
             if not call.done():
                 call.set_exception(ConnectionError("the client has left"))
         self.server.connections.discard(self)
+        self._limits.leave(self._place)
         self.broker.members.disconnected(self)
 
     def fileno(self) -> int:
@@ -274,14 +251,38 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
         if self._transport is not None:
             self._transport.close()
 
+    def end(self) -> None:
+        """Close the connection; drop the responses that the client does not read."""
+        if self._writable.is_set():
+            self.close()
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def pause_writing(self) -> None:
         """Stop serving requests: the client does not read its responses."""
         self._writable.clear()
+        self._limits.stall(self._place, True)
+        self._hold()
 
     def resume_writing(self) -> None:
         """Continue to serve requests after :meth:`pause_writing`."""
         self._writable.set()
-        self._resume()
+        self._limits.stall(self._place, False)
+        self._hold()
+        self.resume()
+
+    def _hold(self) -> None:
+        """Count the bytes that are in memory for this client."""
+        unsent = 0
+        if self._transport is not None and not self._writable.is_set():
+            unsent = self._transport.get_write_buffer_size()
+        held = len(self._received) + self._unanswered_bytes + unsent
+        self._limits.hold(self._place, held)
 
     async def writable(self) -> None:
         """Wait while the client does not read its responses."""
@@ -294,19 +295,21 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Serve all complete frames; write their responses together."""
+        self._place.is_heard = True
         data = bytes(self.server.buffer[:nbytes])
         if not self._received:
             self._received = data
         else:
             self._received += data
             if len(self._received) < self._needed_bytes:
+                self._hold()
                 return  # _serve_received would copy the parts of a large frame each time
         self._serve_received()
 
     def _is_busy(self) -> bool:
         return self._unanswered_bytes > MAX_UNANSWERED_BYTES or not self._writable.is_set()
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         """Serve the frames received while the connection was busy, then resume reading."""
         if self._is_reading or self._transport is None or self._transport.is_closing():
             return
@@ -319,8 +322,10 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
     def _serve_received(self) -> None:
         received, start = bytes(self._received), 0
         length, self._needed_bytes = len(received), 0
+        end_s = time.monotonic() + (_SHORT_TURN_S if self.server.turns else _TURN_S)
+        served, is_over = 0, False
         try:
-            while length - start >= 4 and not self._is_busy():
+            while length - start >= 4 and not (is_over or self._is_busy()):
                 size = int.from_bytes(received[start : start + 4], "big")
                 if not 4 <= size <= MAX_FRAME_BYTES:
                     raise BadFrame(f"a frame of {size} bytes")
@@ -332,18 +337,33 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
                 answer = self.server.plain_send(self.address, frame)
                 if answer is None:
                     self._serve(decode_frame(frame))
-                elif answer:
-                    self._respond(answer)
+                else:
+                    if not self._place.is_proven:
+                        self._limits.prove(self._place)
+                    if answer:
+                        self._respond(answer)
                 start = end
+                served += 1
+                is_over = not served % _LOOK_FRAMES and time.monotonic() >= end_s
         except BadFrame as error:
-            _LOG.warning("%s is disconnected, as it does not send frames: %s", self.address, error)
+            text = "%s is disconnected, as it does not send frames: %s"
+            self._limits.lines.warning(text, self.address, error)
             self.close()
             return
         self._received = bytearray(received[start:]) if start < length else b""
+        if length - start > _LARGE_BYTES or self._place.held_bytes:
+            self._hold()
         self._write_responses()
-        if self._is_busy() and self._is_reading and self._transport is not None:
+        if is_over or self._is_busy():
+            self._pause(is_over)
+
+    def _pause(self, is_over: bool) -> None:
+        """Stop reading, until the client's turn comes again if it is over, or it reads."""
+        if self._is_reading and self._transport is not None:
             self._is_reading = False
             self._transport.pause_reading()
+            if is_over:
+                self.server.wait_for_turn(self)
 
     def _write_responses(self) -> None:
         if self._responses:
@@ -360,14 +380,18 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
         try:
             handler = self.server.handler(request.code)
             check_limit(len(request.fields), MAX_FIELDS, "a header of {} fields")
-            check_user(self.server.access, self.broker, request)
+            self.user = check_user(self.server.access, self.broker, request)
+            if not self._place.is_proven:
+                self._limits.prove(self._place)
+            if request.code in _WAITING:
+                self._check_waiting()
             answer = handler(self, request)
             if answer is None or isinstance(answer, dict):
                 answer = request.response() if answer is None else request.json(answer)
         except Exception as error:  # noqa: BLE001  # a request must not end the connection
-            if isinstance(error, LimitExceeded) and not self._is_over_limit:
-                self._is_over_limit = True  # one log line per connection
-                _LOG.warning("%s: request %d is refused: %s", self.address, request.code, error)
+            if isinstance(error, LimitExceeded):
+                text = "%s: request %d is refused: %s"
+                self._limits.lines.warning(text, self.address, request.code, error)
             answer = failed(request, error)
         if isinstance(answer, RemotingCommand):
             if not request.is_one_way:
@@ -376,11 +400,21 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
         task = asyncio.ensure_future(self._serve_later(request, answer))
         self._tasks[task] = request
         self._unanswered_bytes += len(request.body) + _HEADER_BYTES
+        self._limits.wait(self._place, 1)
         task.add_done_callback(self._answered)
 
+    def _check_waiting(self) -> None:
+        """Raise :class:`Refused` if too many requests of all clients wait."""
+        most = self.broker.settings.max_waiting_requests
+        if self._limits.waiting >= most:
+            text = "%s: a request is refused: %d wait for messages (max_waiting_requests)"
+            self._limits.lines.warning(text, self.address, most)
+            raise Refused(BUSY, ResponseCode.SYSTEM_BUSY)
+
     def _answered(self, task: asyncio.Task[None]) -> None:
+        self._limits.wait(self._place, -1)
         self._unanswered_bytes -= len(self._tasks.pop(task).body) + _HEADER_BYTES
-        self._resume()
+        self.resume()
 
     async def _serve_later(
         self, request: RemotingCommand, answer: Awaitable[RemotingCommand]
@@ -461,7 +495,8 @@ def record_with_own_topic(stored: StoredMessage) -> bytes:
 
 
 def _unsupported(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-    _LOG.warning("%s sent request code %d, which is not served", connection.address, request.code)
+    text = "%s sent request code %d, which is not served"
+    connection.broker.limits.lines.warning(text, connection.address, request.code)
     remark = f"request type {request.code} not supported"
     raise Refused(remark, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
@@ -481,21 +516,13 @@ def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
     return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
 
-async def _first_byte(accepted: socket.socket) -> bytes:
-    """Peek at the first byte of a peer; empty if the peer has closed the connection."""
-    loop = asyncio.get_running_loop()
-    readable = loop.create_future()
-
-    def ready() -> None:
-        if not readable.done():
-            readable.set_result(None)
-
-    loop.add_reader(accepted, ready)
+def busy_answer(received: bytes) -> bytes:
+    """The refusal of a connection, if its first request has come whole; else nothing."""
     try:
-        await readable
-    finally:
-        loop.remove_reader(accepted)
-    return accepted.recv(1, socket.MSG_PEEK)
+        request = decode_frame(received[4 : 4 + int.from_bytes(received[:4], "big")])
+    except BadFrame:
+        return b""
+    return encode_frame(request.response(ResponseCode.SYSTEM_BUSY, BUSY))
 
 
 def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:

@@ -22,6 +22,7 @@ from lakelog import Message, PutRefused, Store, StoredMessage, errors
 from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, ILLEGAL_PUTS, BrokerAppender
+from lakelog_broker.security import AccessRight, Use
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 from lakelog_queues.delays import delivering
@@ -301,7 +302,10 @@ class Transactions(delivering.Scheduled):
         """Ask a producer for the outcome of each half message that :meth:`check_due` appended."""
         halves, self._to_ask = self._to_ask, []
         for half in halves:
-            producers = list(self._members.producers.get(group_of(half), {}).values())
+            members = self._members.producers.get(group_of(half), {}).values()
+            # Any user may name any producer group: the half message goes to those of its topic.
+            use = Use(AccessRight.PUB, topic=half.properties.get("REAL_TOPIC", half.topic))
+            producers = [each for each in members if use.allowed_to(each.user)]
             if not producers:
                 continue  # the next check is after the interval
             self._turn += 1

@@ -222,6 +222,8 @@ def _oldest_kept(
     return kept
 
 
+_UNFINISHED: Final = "*#[0-9]"
+"""The temporary names that deltalake gives to files in folders: ``NAME#1``."""
 _VERSION: Final = re.compile(r"/_delta_log/[0-9]+\.json$")
 
 
@@ -286,6 +288,8 @@ def expire_delta(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expi
     vacuum(ceil(retention.seconds / 3600))
     # also files that no version lists
     vacuum(ceil(max(retention.seconds, terms.SAFE_SECONDS) / 3600), full=True)
+    if isinstance(sink.path, Path):  # vacuum does not see what a kill left under a temporary name
+        terms.remove_orphans(sink.path, _UNFINISHED, set(), retention.orphans_cutoff)
     table.update_incremental()
     table.create_checkpoint()
     table.cleanup_metadata()

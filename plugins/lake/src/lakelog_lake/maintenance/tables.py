@@ -184,6 +184,8 @@ def statuses(
 _TRIES: Final = 20
 _ORPHANS: Final = (("data", ".parquet"), ("metadata", ".avro"), ("metadata", ".metadata.json"))
 """Folder and name pattern of files that may be unreferenced, also of commits that failed."""
+_CHECKSUM: Final = ".*.crc"
+"""Hadoop's classes write such a file beside each of their files on a local disk."""
 
 
 def expire_iceberg(sink: IcebergSink, retention: RetentionTerms) -> Expired:
@@ -243,7 +245,14 @@ def _clean(table: Table, before: set[Path | str], retention: RetentionTerms) -> 
         for part, pattern in _ORPHANS:
             orphans = Path(folder) / part
             files += remove_orphans(orphans, f"*{pattern}", ours, retention.orphans_cutoff)
+        sums = {each for each in Path(folder).rglob(_CHECKSUM) if _summed(each).exists()}
+        remove_orphans(Path(folder), _CHECKSUM, sums, retention.orphans_cutoff)
     return files
+
+
+def _summed(path: Path) -> Path:
+    """The file of a checksum."""
+    return path.with_name(path.name.removeprefix(".").removesuffix(".crc"))
 
 
 def _clean_remote(

@@ -18,7 +18,7 @@ import attrs
 
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.tables import data_files, remote
-from lakelog_lake.tables.position import Position, TableHistory
+from lakelog_lake.tables.position import Position, TableHistory, TableVersion
 from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tables.shape import Layout, TableShape, keys_text
 
@@ -39,6 +39,18 @@ class Head:
     form: Hashable = None
     history: TableHistory | None = attrs.field(default=None, repr=False)
     texts: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, version: TableVersion, store: str, resume: Resume | None, form: Hashable) -> Head:
+        """The version ``version`` for ``store``.
+
+        :param resume: see :meth:`Sink.head`
+        :param form: that of the version
+
+        Raises :class:`~lakelog_lake.errors.PositionMissing`.
+        """
+        known = version.known
+        return cls(known.position(store, resume), version, form, known.line, known.texts)
 
 
 class Sink(Protocol):

@@ -289,9 +289,7 @@ class DeltaSink(FolderTable[remote.Folder]):
     def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Read the newest version from the table's log."""
         found = self._newest()
-        position, known = found.known.position(store, resume), found.known
-        form = delta_protocol.form(found.table)
-        return Head(position, found, form, known.line, known.texts)
+        return Head.of(found, store, resume, delta_protocol.form(found.table))
 
     def texts(self) -> Mapping[str, str]:
         """The texts of the positions of all stores, as far as commits show them."""

@@ -105,7 +105,13 @@ def file_settings(properties: Mapping[str, str]) -> settings.FileSettings:
     named = _CODECS.get(codec, codec)
     known = settings.ParquetCompression
     compression = known(named) if named in set(known) else known.AUTO
-    return settings.FileSettings(compression, int(size) if size.isdecimal() else None)
+    level = properties.get("write.parquet.compression-level", "")
+    levels = data_files.levels(compression)
+    return settings.FileSettings(
+        compression,
+        int(size) if size.isdecimal() else None,
+        int(level) if level.isdecimal() and int(level) in levels else None,
+    )
 
 
 def ids(schema: Schema) -> dict[str, int]:
@@ -489,8 +495,7 @@ class IcebergSink:
     def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Load the table from the catalog."""
         found = self._newest()
-        position, known = found.known.position(store, resume), found.known
-        return Head(position, found, _form(found.table), known.line, known.texts)
+        return Head.of(found, store, resume, _form(found.table))
 
     def texts(self) -> Mapping[str, str]:
         """The texts of the positions of all stores, as far as commits show them."""

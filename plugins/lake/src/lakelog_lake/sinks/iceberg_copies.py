@@ -128,7 +128,8 @@ class WarehouseCopy:
             table = f"the Iceberg table {'.'.join(self.row[1:])}"
             raise TableElsewhere(table, self.folder, f"{self.original} ({error})") from error
         except (OSError, sqlite3.Error) as error:
-            raise NotWritten(self.folder, getattr(error, "strerror", None) or str(error)) from error
+            why = getattr(error, "strerror", None) or str(error)
+            raise NotWritten(self.folder, why, "the metadata of the table") from error
         finally:
             for each in () if is_adopted else self.made:
                 local_folder(each).unlink(missing_ok=True)

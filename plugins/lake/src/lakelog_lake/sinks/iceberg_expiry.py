@@ -42,6 +42,8 @@ _SWEPT_EVERY: Final = 256
 """Commits between two searches for unreferenced files."""
 _MOST_AT_ONCE: Final = 100
 """Most snapshots that one commit expires; each requires reading a file."""
+_PART_AT_ONCE: Final = 100
+"""Of so many snapshots one is expired at once, if they are kept by age."""
 _MOST_KNOWN: Final = 256
 """Snapshots of which the names of the manifests are kept in memory."""
 _MS: Final = 1000
@@ -145,7 +147,13 @@ class SnapshotExpiry:
         keep = property_as_int(metadata.properties, MIN_KEPT, 1)
         # Without the snapshot of this commit; the newest one is replaced just now.
         keep, cutoff = max(1, (keep or 1) - 1), self.clock() - (age_ms or 0) / _MS
-        return expirable(metadata, keep, cutoff, MOST_VERSIONS - 1)[-_MOST_AT_ONCE:]
+        # Looking through many snapshots costs more than the rest of a commit: some go at once.
+        snapshots = metadata.snapshots
+        group = min(len(snapshots) // _PART_AT_ONCE, _MOST_AT_ONCE)
+        is_full = len(snapshots) >= MOST_VERSIONS
+        if group and not is_full and snapshots[group].timestamp_ms / _MS >= cutoff:
+            return []
+        return expirable(metadata, keep, cutoff, MOST_VERSIONS - 1 - group)[-_MOST_AT_ONCE:]
 
     def _only_in(self, gone: list[Snapshot], table: Table, append: TieredAppend) -> set[str]:
         """The metadata files that only expired snapshots reference.
@@ -153,9 +161,11 @@ class SnapshotExpiry:
         A manifest missing from a snapshot is missing from all later ones as well. If there are
         snapshots outside of the branch, only manifest lists are returned.
         """
+        if not gone:
+            return set()
         lists = {each.manifest_list for each in gone}
         line = line_of(table.metadata, table.metadata.current_snapshot_id)
-        if not gone or len(line) != len(table.metadata.snapshots):
+        if len(line) != len(table.metadata.snapshots):
             return lists
         at = len(line) - len(gone)
         stays = self._manifests(line[at - 1], table.io) if at else append.named

@@ -185,15 +185,27 @@ _TOO_FEW_BYTES: Final = 4096
 _LEAST_GAIN: Final = 0.1
 
 
+def levels(compression: settings.ParquetCompression) -> Sequence[int]:
+    """The levels of a compression; none if it has no levels."""
+    known = settings.ParquetCompression
+    codec = known.ZSTD if compression is known.AUTO else compression
+    if codec not in {known.ZSTD, known.GZIP}:
+        return ()
+    least = pa.Codec.minimum_compression_level(codec.value)
+    return range(least, pa.Codec.maximum_compression_level(codec.value) + 1)
+
+
 def parquet_writer(
     file: Any,
     schema: pa.Schema,
     compression: settings.ParquetCompression,
     first: pa.RecordBatch | None = None,
+    level: int | None = None,
 ) -> Any:
     """A ``pyarrow.parquet.ParquetWriter``.
 
     :param first: rows of the file, from which ``auto`` decides; without them all is compressed
+    :param level: one of :func:`levels`
     """
     codec, packed = compression.value, True
     if compression is settings.ParquetCompression.AUTO:
@@ -201,7 +213,8 @@ def parquet_writer(
         # A parser's column of this name may have another type; text always shrinks by a tenth.
         has_bytes = shape.BODY in schema.names and pa.types.is_binary(schema.field(shape.BODY).type)
         packed = first is None or not has_bytes or shrinks(first.column(shape.BODY))
-    level = _LEVEL if codec == settings.ParquetCompression.ZSTD else None
+    if level is None and codec == settings.ParquetCompression.ZSTD:
+        level = _LEVEL
     leaves = [] if packed else [each for each in _leaves(schema) if each != shape.BODY]
     return parquet.ParquetWriter(
         file,
@@ -245,6 +258,7 @@ class FilePlacement:
     :ivar prefix: prefix of the files' names
     :ivar file_bytes: a file of this size is closed, and another one started
     :ivar compression: compression of the files; ``auto`` is decided for each file
+    :ivar level: its level; ``None`` for the default
     """
 
     folder: remote.Folder
@@ -253,6 +267,7 @@ class FilePlacement:
     prefix: str
     file_bytes: int
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
+    level: int | None = None
 
 
 _PLACE: Final = ("topic", "queue_id", "queue_offset", "physical_offset")
@@ -475,7 +490,7 @@ class _File:
         named = folder / f"{place.prefix}-{uuid4().hex}.parquet"
         path = hidden(named) if isinstance(named, Path) and place.layout.is_hidden else named
         raw = path.open("xb") if isinstance(path, Path) else path.create()
-        writer = parquet_writer(raw, first.schema, place.compression, first)
+        writer = parquet_writer(raw, first.schema, place.compression, first, place.level)
         return cls(path, raw, writer, folders)
 
     @property

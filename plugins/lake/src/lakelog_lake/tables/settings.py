@@ -125,7 +125,9 @@ class FileSettings:
 
     :ivar compression: ``auto`` if the table does not say it
     :ivar file_bytes: their approximate largest size; ``None`` if the table does not say it
+    :ivar level: level of the compression; ``None`` if the table does not say it
     """
 
     compression: ParquetCompression = ParquetCompression.AUTO
     file_bytes: int | None = None
+    level: int | None = None

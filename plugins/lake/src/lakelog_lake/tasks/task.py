@@ -579,8 +579,9 @@ class _Work:
     def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> TablePart:
         prefix, compression = f"{self.task.span.start:020d}", outlet.compression
         size, told = self.task.file_bytes, outlet.layout.files
+        level = None
         if compression is settings.ParquetCompression.AUTO:
-            compression = told.compression
+            compression, level = told.compression, told.level
         place = data_files.FilePlacement(
             outlet.folder,
             outlet.layout,
@@ -588,6 +589,7 @@ class _Work:
             prefix,
             size if size != FILE_BYTES else told.file_bytes or size,
             compression,
+            level,
         )
         for values, part in self.rows.groups(rows, outlet.layout.partition):
             self.files.add(outlet.number, place, values, columns(outlet, part))

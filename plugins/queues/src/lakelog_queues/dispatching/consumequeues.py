@@ -32,11 +32,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import CorruptQueue, NotOpened, StoreFailed, ThreadNotStarted
+from lakelog.errors import CorruptQueue, StoreFailed, ThreadNotStarted
 from lakelog.files import queue_ends
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
-from lakelog.files.filesystem import NoRoom, identity_at
+from lakelog.files.filesystem import identity_at, no_sync_tried
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.format.queue_survey import explains
 from lakelog.lazy import cached_property
@@ -116,7 +117,9 @@ class ConsumeQueues:
         """Builds units from records; imported for the first ones."""
         from lakelog_queues.dispatching.grouping import Grouping
 
-        return Grouping(self._batch_topics, self._light_queues, self._tombstones)
+        # The message of a light queue that is there must not be lost to it by another setting.
+        has_light = any(topic.startswith(LIGHT_QUEUE_PREFIX) for topic, _ in self._queues)
+        return Grouping(self._batch_topics, self._light_queues or has_light, self._tombstones)
 
     # --- dispatching ---
 
@@ -655,7 +658,9 @@ class Flushing:
                 self._shortage.end()
             except StoreFailed:
                 return
-            except (NotOpened, NoRoom) as error:
+            except Exception as error:
+                if not no_sync_tried(error):
+                    raise
                 self._shortage.begin(error)
 
     def _tick(self) -> None:
@@ -685,10 +690,10 @@ class Flushing:
     def _guarded(self, sync: Callable[[], None]) -> None:
         try:
             sync()
-        except (NotOpened, NoRoom):
-            self._thorough_at = 0  # soon
-            raise
-        except BaseException as error:  # noqa: BLE001  # after any error, files may not be durable
+        except BaseException as error:  # after any other error, files may not be durable
+            if no_sync_tried(error):
+                self._thorough_at = 0  # soon
+                raise
             self.failure = error
             self._checkpoint.freeze()
             _LOG.exception("a sync of a queue failed; close and reopen the store to dispatch again")

@@ -10,8 +10,16 @@ from typing import Final
 
 from lakelog.errors import StoreError
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from lakelog.format.properties import DELAY, REAL_QUEUE, REAL_TOPIC, encode_properties
+from lakelog.format.properties import (
+    DELAY,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    REAL_QUEUE,
+    REAL_TOPIC,
+    encode_properties,
+)
 from lakelog.message import Message, StoredMessage
+from lakelog_queues.units.properties import with_properties
 from lakelog_queues.units.tags import DELAYS_MS
 
 RETRY_PREFIX: Final = "%RETRY%"
@@ -24,6 +32,7 @@ DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 _ADDED: Final = {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID}
 _OF_A_DELAY: Final = {REAL_TOPIC, REAL_QUEUE, DELAY, "WAIT"}
 """Properties that RocketMQ sets in a retry in ``SCHEDULE_TOPIC_XXXX``, and does not remove."""
+_OF_LIGHT_QUEUES: Final = (INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode())
 _FIRST_LEVEL: Final = 3
 """The delay level of a first retry."""
 
@@ -82,6 +91,8 @@ def _origin(stored: StoredMessage) -> dict[str, str]:
 
 def _failed(stored: StoredMessage, topic: str, more: dict[str, str], attempts: int) -> Message:
     properties = stored.properties_bytes
+    if INNER_MULTI_DISPATCH.encode() in properties:  # the copy must not feed the light queues again
+        properties = with_properties(properties, _OF_LIGHT_QUEUES)
     if properties and not properties.endswith(PROPERTY_SEPARATOR):
         properties += PROPERTY_SEPARATOR
     return _copy(stored, topic, properties + encode_properties(more), attempts)

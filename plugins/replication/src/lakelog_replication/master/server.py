@@ -6,8 +6,10 @@ log from deletion until slaves have received it, up to a limit (:func:`hold_for_
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import re
 import select
 import selectors
 import socket
@@ -27,12 +29,20 @@ from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
 from lakelog.runtime import threads
 from lakelog.runtime.locks import LockFreeEvent, Mutex
+from lakelog_daemon.connection_limits import (
+    Admission,
+    ConnectionLimits,
+    RareLines,
+    descriptors_for_peers,
+)
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
 
 _LOG: Final = logging.getLogger("lakelog")
 _MOST_LINKS: Final = 100
+_SHARE: Final = 8
+"""The share of the descriptors of peers that connections may have; each also has an open file."""
 _TURN_SECONDS: Final = 1.0
 """Longest interval between two updates of pins and status, and two attempts to bind the port."""
 _WATCH_SECONDS: Final = 0.05
@@ -43,6 +53,7 @@ _LONE_SECONDS: Final = 0.0005
 """Time within which a thread of this process calls ``notify`` after it appended or synced."""
 _NEVER: Final = 1 << 62
 _MOST_REFUSED: Final = 100
+_NUMBER: Final = re.compile(r"\d+")
 LENT_SECONDS: Final = 0.005
 """Interval at which the thread of the connections checks them while they are lent."""
 _UNUSED_SECONDS: Final = 1.0
@@ -88,6 +99,15 @@ class HaServer:
         self._learning = [ip_network(each) for each in settings.learners]
         self._listener: socket.socket | None = None
         self._links: dict[SlaveLink, int] = {}  # with the time of the connect, ms since 1970
+        self._places: dict[SlaveLink, Admission] = {}
+        self._lines = RareLines(_LOG)
+        self._limits = ConnectionLimits(
+            most=_MOST_LINKS,
+            most_descriptors=lambda: descriptors_for_peers() // _SHARE,
+            first_request_s=settings.silence_timeout_ms / 1000,
+            idle_s=settings.silence_timeout_ms / 1000,
+            lines=self._lines,
+        )
         self._reachable = -1
         self._refused: dict[str, str] = {}
         self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -298,6 +318,9 @@ class HaServer:
         if mask & selectors.EVENT_READ:
             self._guarded(link, partial(link.receive, self._end(self._log), time.monotonic()))
         self._has_changed |= link.acked != before
+        if before < 0 <= link.acked and link in self._places:
+            self._limits.wait(self._places[link], 1)  # one that has the log is silent, and stays
+            self._limits.prove(self._places[link])
 
     def _guarded(self, link: SlaveLink, work: Callable[[], bool | None]) -> bool:
         """Call ``work``; if it fails, end this connection and log the reason."""
@@ -327,6 +350,9 @@ class HaServer:
         with suppress(KeyError, ValueError):
             self._selector.unregister(link)
         self._links.pop(link, None)
+        place = self._places.pop(link, None)
+        if place is not None:
+            self._limits.leave(place)
         link.close()
         self._has_changed = True
 
@@ -341,16 +367,12 @@ class HaServer:
                 self._selector.modify(link, wanted, link)
 
     def _refuse(self, address: str, why: str) -> None:
-        """Log a refusal; log a repeated refusal, which comes every few seconds, at level DEBUG.
-
-        Texts are compared up to the first comma: the end of the log follows, and it grows.
-        """
-        again = self._refused.get(address, "").partition(",")[0] == why.partition(",")[0]
+        """Note a refusal, and log it; refusals that differ by numbers only are of one kind."""
         if len(self._refused) >= _MOST_REFUSED:
             self._refused.clear()
         self._refused[address] = why
-        level = logging.DEBUG if again else logging.WARNING
-        _LOG.log(level, "%s: slave %s was refused: %s", self._path, address, why)
+        kind = _NUMBER.sub("", why)
+        self._lines.warning("%s: slave %s was refused: %s", self._path, address, why, kind=kind)
         self._has_changed = True
 
     # --- connections ---
@@ -373,20 +395,25 @@ class HaServer:
         assert self._listener is not None  # it is registered
         try:
             sock, peer = self._listener.accept()
-        except OSError:  # the slave has gone already, or descriptors are short
+        except OSError as error:  # the slave has gone already, or descriptors are short
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._lines.warning("%s: no slave can be accepted now: %s", self._path, error)
+                time.sleep(_WATCH_SECONDS)
             return
         address = plain_address(peer[0])
         if not any(address in each for each in self._allowed):
             why = "its address is not in rocketmq-ha.allow"
-        elif len(self._links) >= _MOST_LINKS:
-            why = f"there are {_MOST_LINKS} connections, and no more are served"
+        elif (place := self._limits.admit(str(address), sock.close)) is None:
+            why = f"there are {len(self._links)} connections, and no more are served"
         else:
-            self._add_slave(sock, address)
+            self._add_slave(sock, address, place)
             return
         sock.close()
         self._refuse(str(address), why)
 
-    def _add_slave(self, sock: socket.socket, ip: IPv4Address | IPv6Address) -> None:
+    def _add_slave(
+        self, sock: socket.socket, ip: IPv4Address | IPv6Address, place: Admission
+    ) -> None:
         """Serve a new connection."""
         assert self._log is not None  # start was called
         sock.setblocking(False)
@@ -396,7 +423,8 @@ class HaServer:
         is_learner, now = any(ip in each for each in self._learning), time.monotonic()
         address = str(ip)
         link = SlaveLink(sock, address, self._log, self._settings, is_learner=is_learner, now=now)
-        self._links[link] = time.time_ns() // 1_000_000
+        place.end = partial(self._end_link, link)
+        self._links[link], self._places[link] = time.time_ns() // 1_000_000, place
         self._selector.register(link, selectors.EVENT_READ, link)
         self.lending.add(link.fileno())
         self._has_changed = True

@@ -46,6 +46,7 @@ from lakelog_replication.replica.connection import Dialer, DivergenceSearch
 from lakelog_replication.replica.receivable import Receivable, Voucher, make_voucher
 from lakelog_replication.settings import Address, RocketmqHaSettings, SlaveSettings, tls_context
 from lakelog_rocketmq import config as tables
+from lakelog_rocketmq.fastjson import parse_object
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -518,7 +519,7 @@ def consumer_offsets(broker: Address) -> tables.Offsets:
     """
     body = remoting.call(broker, remoting.GET_ALL_CONSUMER_OFFSET).body
     try:
-        return tables.OFFSETS.read(tables.parse_object(body))
+        return tables.OFFSETS.read(parse_object(body))
     except ValueError as error:
         raise remoting.BrokerRefused(
             f"{broker} answers with no consumer offsets: {error}"
@@ -573,7 +574,7 @@ def _asked(broker: Address, code: int, table: tables.Table[Any]) -> dict[str, An
     if not body:
         return {}
     try:
-        found = tables.parse_object(body)
+        found = parse_object(body)
         # The other keys of the response are not in the broker's own file.
         keys = (table.name, "forbiddenTable", "dataVersion")
         content = {key: found[key] for key in keys if found.get(key) is not None}
