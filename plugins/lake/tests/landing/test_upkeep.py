@@ -249,6 +249,23 @@ def test_the_log_of_a_delta_table_does_not_grow(tmp_path: Path) -> None:
     assert ends["orders"][0] == day.second
 
 
+def test_one_of_many_commits_cleans_the_log_of_a_delta_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To clean it, deltalake lists all of it; `None` leaves it to the table's own settings."""
+    day, cleans = Day.of("delta", tmp_path / "t"), list[bool | None]()
+    write = DeltaTable.create_write_transaction
+
+    def written(table: DeltaTable, *given: Any, **named: Any) -> None:
+        cleans.append(named["post_commithook_properties"].cleanup_expired_logs)
+        write(table, *given, **named)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", written)
+    for _ in range(40):
+        day.commit()
+    assert cleans == 2 * [*19 * [False], None]
+
+
 def test_a_delta_table_keeps_a_number_of_versions(tmp_path: Path) -> None:
     path = tmp_path / "t"
     day, found = Day.of("delta", path, "30"), [0]

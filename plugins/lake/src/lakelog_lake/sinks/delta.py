@@ -350,9 +350,11 @@ class DeltaSink(FolderTable[remote.Folder]):
         Raises :class:`~lakelog_lake.errors.Conflict`.
         """
         from deltalake.exceptions import CommitFailedError, DeltaError
-        from deltalake.transaction import CommitProperties
+        from deltalake.transaction import CommitProperties, PostCommitHookProperties
 
         version = table.version() + 1
+        # The clean-up lists the whole log: half of the cost of a commit behind 1,500 versions.
+        cleans = False if version % _TRIM_EVERY else None
         try:
             table.create_write_transaction(
                 list(actions),
@@ -360,6 +362,7 @@ class DeltaSink(FolderTable[remote.Folder]):
                 table.schema(),
                 partition_by=list(self.shape.partition),
                 commit_properties=CommitProperties(max_commit_retries=0, **properties),
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=cleans),
             )
         except DeltaError as error:
             if _UNMET in str(error):
