@@ -167,8 +167,8 @@ def files(kind: str, path: Path) -> list[Path]:
     if kind == "delta":
         from deltalake import DeltaTable
 
-        uris = DeltaTable(str(path)).file_uris()
-        return [Path(e) if Path(e).exists() else Path(unquote(urlsplit(e).path)) for e in uris]
+        names = pa.table(DeltaTable(str(path)).get_add_actions())["path"].to_pylist()
+        return [path / unquote(urlsplit(each).path) for each in names]
     from lakelog_lake.sinks.parquet import ParquetSink
 
     return ParquetSink(path).paths()
@@ -189,16 +189,6 @@ def iceberg(path: Path, table: str = TABLE) -> Any:
     from lakelog_lake.sinks.iceberg import sqlite_catalog
 
     return sqlite_catalog(path).load_table(table)
-
-
-def roll_back(path: Path, place: int) -> None:
-    """To the snapshot at this place of the list of all; pyiceberg 0.10 has no method for it."""
-    from pyiceberg.table.update import SetSnapshotRefUpdate
-
-    table = iceberg(path)
-    kept = table.metadata.snapshots[place].snapshot_id
-    given = {"ref-name": "main", "type": "branch", "snapshot-id": kept}
-    table.catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(given),))
 
 
 def keys_in(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -27,6 +27,7 @@ from lakelog_lake.sinks.parquet import WHOLE_EVERY, ParquetSink
 from lakelog_lake.tables import settings
 from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY, MAX_AGE, MIN_KEPT
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
+from plugins.lake.tests.landing.iceberg_states import roll_back
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.many_commits import STORE, Day
 from plugins.lake.tests.landing.tables import (
@@ -38,7 +39,6 @@ from plugins.lake.tests.landing.tables import (
     make,
     position_in,
     read,
-    roll_back,
     when,
 )
 from plugins.lake.tests.stores import filled

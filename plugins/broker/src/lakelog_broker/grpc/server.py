@@ -42,11 +42,11 @@ from lakelog_rocketmq.config import TopicConfig
 
 _CHUNK_BYTES: Final = 64 << 10
 _GRACE_S: Final = 0.2
-_STOP_S: Final = 2.0
+_STOP_S: Final = 1.0
 """Calls of a flood may not end in time; the process then ends without them."""
 _HELLO_S: Final = 0.5
 """Time for the handshakes of TLS and HTTP/2, and the first call."""
-_MOST_STREAMS: Final = 1_000
+_MOST_STREAMS: Final = 200
 """Calls of one connection at a time."""
 _VALID_DAYS: Final = 3650
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
@@ -192,10 +192,11 @@ class GrpcServer:
 
     async def close(self) -> None:
         """Close the port and all connections, and wait at most ``_STOP_S`` for calls."""
-        await self._listener.close()
+        await self._listener.stop()
         if self._grpc is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._grpc.stop(_GRACE_S), _STOP_S)
+        await self._listener.close()
         self._folder.cleanup()
 
     @property

@@ -24,6 +24,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -36,10 +37,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lakelog.errors import SettingsError, raised_by_handler
-from lakelog_lake.errors import Conflict, TooBusy
+from lakelog_lake.errors import Conflict, TableMaintenanceError, TooBusy
 from lakelog_lake.landing.targets import Targets
 from lakelog_lake.maintenance import terms
-from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.base import DELTA_LOG, OF_TABLES, Sink
 from lakelog_lake.sinks.delta import DeltaSink, added, opened, remove_action
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import data_files, settings
@@ -278,9 +279,13 @@ def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, An
 
 
 def expire_delta(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expired:
-    """Vacuum, then clean up the table's log according to its own settings."""
+    """Vacuum, then clean up the table's log according to its own settings.
+
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
+    """
     table = opened(sink.path)
     before = set(below(sink.path))
+    _check_alone(sink, before)
     kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
     vacuum = partial(
         table.vacuum, dry_run=False, enforce_retention_duration=False, keep_versions=kept
@@ -296,6 +301,22 @@ def expire_delta(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expi
     after = set(below(sink.path))  # a dry run of vacuum would also list files that are gone
     files = sum(e.endswith(".parquet") and "/_delta_log/" not in e for e in before - after)
     return terms.Expired(max(0, _versions(before) - _versions(after)), files)
+
+
+def _check_alone(sink: DeltaSink, paths: Iterable[str]) -> None:
+    """Raise ``TableMaintenanceError`` if another table is in the folder of this one, or below it.
+
+    :param paths: all files there
+    """
+    patterns = [f"*/{each}" for each in OF_TABLES.values()]
+    for each in paths:
+        within = "/" + each.removeprefix(f"{sink.path}/")
+        is_own = within.startswith(f"/{DELTA_LOG}/")
+        if not is_own and any(fnmatchcase(within, one) for one in patterns):
+            raise TableMaintenanceError(
+                f"{sink.name} has another table in its folder, as {each} shows: a vacuum would "
+                "remove the files of that one. Nothing was changed: move one of both"
+            )
 
 
 def _versions(paths: Iterable[str]) -> int:
