@@ -24,7 +24,7 @@ from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import set_group_settings
 from lakelog_replication.settings import Address
-from tests.broker import test_grpc
+from tests.broker import test_go_remoting, test_grpc
 from tests.broker.later import set_pop_mode
 from tests.support import maven
 from tests.support.javaprogram import java_program
@@ -131,10 +131,21 @@ def _compared(
     }
 
 
+def _go_remoting(broker: EmbeddedBroker, home: Path) -> Found:
+    expected = test_go_remoting.EXPECTED
+    said = test_go_remoting.outcomes(broker.namesrv, home)
+    return {
+        name: "yes" if text == expected[name] else text
+        for name, text in said.items()
+        if name in _FEATURES
+    }
+
+
 _CLIENTS: Final[Mapping[str, Callable[[EmbeddedBroker, Path], Found]]] = {
     "Java 4.9.8": partial(_java, "rocketmq-client", "4.9.8", "RemotingFeatures"),
     "Java 5.3.3": partial(_java, "rocketmq-client", "5.3.3", "RemotingFeatures"),
     "Java 5.5.0": partial(_java, "rocketmq-client", "5.5.0", "RemotingFeatures"),
+    "Go 2.1.2": _go_remoting,
     "Java gRPC 5.2.0": partial(_java, "rocketmq-client-java", "5.2.0", "GrpcFeatures"),
     "Go gRPC 5.1.4": partial(_compared, test_grpc.go, test_grpc.OF_GO),
     "Node gRPC 1.0.8": partial(_compared, test_grpc.node, test_grpc.OF_NODE),

@@ -22,7 +22,7 @@ from tests.support import fixtures, maven
 BUCKET = "bucket"
 _SERVER = f"{__name__.rpartition('.')[0]}.faulty_server"  # moto is imported by its process only
 LONGEST_SECONDS = 60
-POM = Path(fixtures.__file__).parent / "rest_catalog" / "pom.xml"
+_POM = Path(fixtures.__file__).parent / "rest_catalog" / "pom.xml"
 _QUICK_START = ("-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "key",
@@ -106,7 +106,7 @@ def aws() -> Iterator[Aws]:
 @contextmanager
 def rest(store: Aws, folder: Path) -> Iterator[str]:
     """Iceberg's REST catalog, with its tables in S3, behind a server with faults; its URI."""
-    jars = maven.jars(POM)
+    jars = maven.jars(_POM)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
