@@ -239,13 +239,8 @@ class GrpcServer:
 
     @contextlib.contextmanager
     def _waiting(self, context: Any) -> Iterator[None]:
-        """Count a call that waits; raises :class:`IllegalRequest` if too many do."""
-        limits, most = self._broker.limits, self._broker.settings.max_waiting_requests
-        if limits.waiting >= most:
-            text = "a gRPC call is refused: %d wait for messages (max_waiting_requests)"
-            limits.lines.warning(text, most)
-            raise IllegalRequest("TOO_MANY_REQUESTS", codes.BUSY)
-        place = self._places.get(context.peer())
+        """Count a call in progress, whose connection is in use."""
+        limits, place = self._broker.limits, self._places.get(context.peer())
         if place is not None:
             limits.wait(place, 1)
         try:
@@ -253,6 +248,14 @@ class GrpcServer:
         finally:
             if place is not None:
                 limits.wait(place, -1)
+
+    def _check_waiting(self) -> None:
+        """Raise :class:`IllegalRequest` if too many calls and requests wait."""
+        limits, most = self._broker.limits, self._broker.settings.max_waiting_requests
+        if limits.waiting >= most:
+            text = "a gRPC call is refused: %d wait for messages (max_waiting_requests)"
+            limits.lines.warning(text, most)
+            raise IllegalRequest("TOO_MANY_REQUESTS", codes.BUSY)
 
     def _prove(self, context: Any) -> None:
         """Note that a client has sent a call that it may make."""
@@ -262,6 +265,7 @@ class GrpcServer:
 
     async def _telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         try:
+            self._check_waiting()
             with self._waiting(context):
                 async for command in self._clients.telemetry(requests, context):
                     if command.HasField("settings"):
@@ -279,7 +283,8 @@ class GrpcServer:
             try:
                 self._clients.check(name, request, context, self._clients.user_of(context))
                 self._prove(context)
-                return await self._calls.get(name, _not_served)(request, context)
+                with self._waiting(context):
+                    return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 return response(status=status_of(error))
 
@@ -289,6 +294,7 @@ class GrpcServer:
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
                 self._prove(context)
+                self._check_waiting()
                 with self._waiting(context):
                     async for each in self._messaging.receive(request, context):
                         yield each
