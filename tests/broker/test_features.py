@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import set_group_settings
 from lakelog_replication.settings import Address
-from tests.broker import test_grpc
+from tests.broker import test_go_remoting, test_grpc
 from tests.broker.later import set_pop_mode
 from tests.support import maven
 from tests.support.javaprogram import java_program
@@ -98,6 +99,21 @@ def _python(broker: EmbeddedBroker, home: Path) -> Found:
     return _said([sys.executable, str(_HERE / "client.py"), str(broker.endpoints)], home)
 
 
+def _rust(broker: EmbeddedBroker, home: Path) -> Found:
+    test_grpc.need("cargo")
+    folder = _HERE / "rust"
+    sources = [folder / name for name in ("Cargo.toml", "Cargo.lock", "src/main.rs")]
+
+    def build_into(target: Path) -> None:
+        command = ["cargo", "build", "--locked", "--target-dir", str(target)]
+        maven.run(command, folder)
+        (target / "debug" / "features").rename(target / "features")
+        shutil.rmtree(target / "debug")
+
+    built = maven.once(maven.CACHE / f"grpc-rust-{maven.digest(sources)}", build_into)
+    return _said([str(built / "features"), str(broker.endpoints)], home)
+
+
 def _compared(
     client: test_grpc.Client, expected: Mapping[str, str], broker: EmbeddedBroker, home: Path
 ) -> Found:
@@ -115,14 +131,26 @@ def _compared(
     }
 
 
+def _go_remoting(broker: EmbeddedBroker, home: Path) -> Found:
+    expected = test_go_remoting.EXPECTED
+    said = test_go_remoting.outcomes(broker.namesrv, home)
+    return {
+        name: "yes" if text == expected[name] else text
+        for name, text in said.items()
+        if name in _FEATURES
+    }
+
+
 _CLIENTS: Final[Mapping[str, Callable[[EmbeddedBroker, Path], Found]]] = {
     "Java 4.9.8": partial(_java, "rocketmq-client", "4.9.8", "RemotingFeatures"),
     "Java 5.3.3": partial(_java, "rocketmq-client", "5.3.3", "RemotingFeatures"),
     "Java 5.5.0": partial(_java, "rocketmq-client", "5.5.0", "RemotingFeatures"),
+    "Go 2.1.2": _go_remoting,
     "Java gRPC 5.2.0": partial(_java, "rocketmq-client-java", "5.2.0", "GrpcFeatures"),
     "Go gRPC 5.1.4": partial(_compared, test_grpc.go, test_grpc.OF_GO),
     "Node gRPC 1.0.8": partial(_compared, test_grpc.node, test_grpc.OF_NODE),
     "Python gRPC 5.1.2": _python,
+    "Rust gRPC 5.0.0": _rust,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.scheduled.transactions import OP_TOPIC
 from lakelog_replication.remoting import BrokerRefused, call
 from lakelog_replication.settings import Address
+from lakelog_rocketmq.fastjson import parse_object
 from plugins.broker.tests.raw_client import answer_to, send
 from tests.broker.later import lakelogs_broker
 from tests.faults.disks import Disk, eat, made, small
@@ -221,8 +221,7 @@ def check_progress(path: Path) -> None:
 def _content(path: Path, name: str) -> dict[str, Any]:
     """A file of progress; empty if the cut came before the first one was durable."""
     file = path / "config" / name
-    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    return found
+    return parse_object(file.read_bytes()) if file.exists() else {}
 
 
 def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:

@@ -99,12 +99,14 @@ func main() {
 	for i := 0; i < 20; i++ {
 		each := primitive.NewMessage("normal", []byte(fmt.Sprintf("m%02d", i)))
 		each.WithTag(fmt.Sprintf("t%d", i%2)).WithKeys([]string{fmt.Sprintf("k%d", i)})
+		each.WithProperty("n", fmt.Sprint(i))
 		sent, err := made.SendSync(background, each)
 		must(err)
 		if sent.Status != primitive.SendOK {
 			panic(sent.String())
 		}
 	}
+	say("send", 20)
 	batch := []*primitive.Message{}
 	for _, body := range []string{"b0", "b1", "b2"} {
 		batch = append(batch, primitive.NewMessage("batch", []byte(body)))
@@ -125,9 +127,13 @@ func main() {
 	say("a topic of a bad name", map[bool]string{true: "was refused", false: "was taken"}[err != nil])
 
 	say("tags", sorted(received(server, "tags", "normal", consumer.MessageSelector{Type: consumer.TAG, Expression: "t1"}, 10, taken)))
+	properties := consumer.MessageSelector{Type: consumer.SQL92, Expression: "n > 16"}
+	say("SQL filters", sorted(received(server, "properties", "normal", properties, 3, taken)))
 	say("batch", sorted(received(server, "batches", "batch", all, 3, taken)))
 	ordered := received(server, "ordering", "ordered", all, 9, taken, consumer.WithConsumerOrder(true))
-	say("ordered", strings.Join(ordered, " "))
+	say("orderly", strings.Join(ordered, " "))
+	everybody := received(server, "everybody", "batch", all, 3, taken, consumer.WithConsumerModel(consumer.BroadCasting))
+	say("broadcast", sorted(everybody))
 	say("delayed", sorted(received(server, "delaying", "delayed", all, 1, taken)))
 	var attempts sync.Map
 	again := received(server, "again", "batch", all, 3, func(each *primitive.MessageExt) consumer.ConsumeResult {
@@ -138,7 +144,7 @@ func main() {
 		return consumer.ConsumeSuccess
 	})
 	times, _ := attempts.Load("b1")
-	say("again", fmt.Sprintf("%s, b1 after %v retries", sorted(again), times))
+	say("retries", fmt.Sprintf("%s, b1 after %v retries", sorted(again), times))
 
 	decided := &outcomes{}
 	transactions, err := rmq.NewTransactionProducer(decided, producer.WithNameServer(server),

@@ -30,7 +30,7 @@ from lakelog_broker.popping.checkpoints import revive_checkpoints
 from lakelog_broker.remoting.sending import PlainSends
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import SAMPLE_INTERVAL_S
+from lakelog_broker.traffic import SAMPLE_INTERVAL_S
 from lakelog_daemon.file_lock import locked
 from lakelog_daemon.notify import STATUS, Notifier
 from lakelog_rocketmq.config import TopicConfig
@@ -130,6 +130,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            broker.waits.close()
             await ports.aclose()
             if broker.failure is None:
                 await broker.save()
