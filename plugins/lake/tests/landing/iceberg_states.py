@@ -137,9 +137,9 @@ def roll_back(path: Path, place: int) -> None:
     committed(table, SetSnapshotRefUpdate.model_validate(given))
 
 
-def committed(table: Table, update: TableUpdate) -> None:
-    """By the catalog itself: pyiceberg 0.10 rolls nothing back, and mixes up tables at expiry."""
-    table.catalog.commit_table(table, (), (update,))
+def committed(table: Table, *updates: TableUpdate) -> None:
+    """By the catalog itself: pyiceberg 0.10 cannot roll back or sort, and its expiry is wrong."""
+    table.catalog.commit_table(table, (), updates)
 
 
 def rolled_back(world: TableWorld) -> None:
