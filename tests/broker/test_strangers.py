@@ -67,6 +67,13 @@ def strangers(row: Any, count: int) -> Iterator[None]:
             process.kill()
 
 
+def remoting_send(address: str, body: bytes) -> bool:
+    """Send by a new connection; whether it was acknowledged."""
+    with suppress(BrokerRefused):
+        return send(address, "orders", body) > 0
+    return False
+
+
 def grpc_send(endpoints: str, body: bytes) -> bool:
     """Send by a new channel, and again if its connection breaks, as clients do."""
     message = proto("Message")(topic={"name": "orders"}, body=body)
@@ -125,7 +132,7 @@ def test_clients_are_served_beside_strangers(
         with strangers(row, count):
             for number in range(rounds):
                 body = b"remoting-%d " % number + b"x" * 8_000
-                send(row["namesrv"], "orders", body)
+                until(partial(remoting_send, row["namesrv"], body))
                 acknowledged.append(body)
                 body = b"grpc-%d" % number
                 until(partial(grpc_send, row["endpoints"], body))
@@ -137,4 +144,6 @@ def test_clients_are_served_beside_strangers(
     log = (tmp_path / "log").read_text().splitlines()
     assert len([line for line in log if "for a new connection" in line]) <= 10
     with lakelog.open(tmp_path / "store", mode="read") as store:
-        assert [bytes(each.body) for each in store.read("orders", 0)] == acknowledged
+        found = [bytes(each.body) for each in store.read("orders", 0)]
+    # A client that sends again, as its connection broke, may send twice.
+    assert list(dict.fromkeys(found)) == acknowledged

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import lakelog
-from lakelog_telemetry import StoreCollector, plugin
+from lakelog_telemetry import StoreCollector, metrics, plugin
 from lakelog_telemetry.metrics import MetricsFollower, MetricsSettings, PortInUse
 from lakelog_testing import PluginContract
 
@@ -154,3 +156,20 @@ def _read(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         text: str = answer.read().decode()
     return text
+
+
+def test_silent_connections_keep_no_scrape_away(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "_MOST_CONNECTIONS", 4)
+    follower = MetricsFollower([Path(store.path)], MetricsSettings(port=0))
+    follower.start()
+    try:
+        with ExitStack() as stack:
+            address = "127.0.0.1", follower.port
+            silent = [stack.enter_context(socket.create_connection(address)) for _ in range(20)]
+            with urllib.request.urlopen(f"http://127.0.0.1:{follower.port}/metrics") as answer:
+                assert b"lakelog_up" in answer.read()
+            assert silent[0].recv(1) == b""
+    finally:
+        follower.stop()

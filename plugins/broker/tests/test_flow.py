@@ -134,3 +134,28 @@ def test_requests_without_a_response_are_bounded_and_all_are_answered(
             writer.close()
 
     asyncio.run(run())
+
+
+def test_requests_in_many_turns_are_all_answered_in_their_order(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two clients that send very many at once."""
+    monkeypatch.setattr("lakelog_broker.remoting.server._TURN_S", 0)
+    monkeypatch.setattr("lakelog_broker.remoting.server._SHORT_TURN_S", 0)
+    count = 2000
+
+    async def run() -> None:
+        broker = Broker(store, BrokerSettings(port=0))
+        async with serving(broker) as server:
+            code, fields = RequestCode.GET_MAX_OFFSET, {"topic": "t", "queueId": "0"}
+            frames = [encode_frame(RemotingCommand(code, each, 0, fields)) for each in range(count)]
+            clients = [await asyncio.open_connection(*broker.address.split(":")) for _ in "ab"]
+            for _, writer in clients:
+                writer.write(b"".join(frames))
+            for reader, writer in clients:
+                found = [(await response(reader)).opaque for _ in range(count)]
+                assert found == list(range(count))
+                writer.close()
+            assert not server.turns
+
+    asyncio.run(run())

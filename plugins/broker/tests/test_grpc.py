@@ -175,6 +175,26 @@ def send_code(broker: Broker, sent: Any) -> int:
     return code
 
 
+@pytest.mark.parametrize(
+    ("group", "topic", "code"),
+    [
+        ("a/b", TOPIC, "ILLEGAL_CONSUMER_GROUP"),
+        ("g" * 256, TOPIC, "ILLEGAL_CONSUMER_GROUP"),
+        ("G", "t" * 128, "ILLEGAL_TOPIC"),
+        ("G", TOPIC, "OK"),
+    ],
+)
+def test_settings_with_an_illegal_name_are_noted_nowhere(
+    broker: Broker, group: str, topic: str, code: str
+) -> None:
+    command = proto("TelemetryCommand")()
+    subscription = command.settings.subscription
+    subscription.group.name = group
+    subscription.subscriptions.add().topic.name = topic
+    assert call(broker, "Telemetry", command).status.code == CODES[code]
+    assert broker.topics.groups() == ([group] if code == "OK" else [])
+
+
 @pytest.mark.parametrize("name", ["REAL_TOPIC", "POP_CK", "UNIQ_KEY"])
 def test_a_client_does_not_set_properties_of_the_broker(broker: Broker, name: str) -> None:
     sent = one_message()

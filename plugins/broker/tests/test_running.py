@@ -11,6 +11,7 @@ import pytest
 import lakelog
 from lakelog import PutResult, StoredMessage
 from lakelog.dispatch import Arrivals
+from lakelog_broker.codes import Refused
 from lakelog_broker.embedded import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, Member, Peer
@@ -113,3 +114,33 @@ def test_only_requests_of_clients_make_the_store_fill_its_queues_at_once() -> No
         await running
 
     asyncio.run(main())
+
+
+def test_very_many_waiting_requests_look_in_turns_and_end_at_once() -> None:
+    """They would keep all others waiting, and a stop."""
+    count, looks = 1000, 0
+    waits = ArrivalWaits(Arrivals(), lambda _topic, _queue_id: 0)
+
+    def look() -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    async def main() -> list[BaseException | bool]:
+        nonlocal looks
+        asked = [asyncio.create_task(waits.until([("t", 0)], 60, look)) for _ in range(count)]
+        await asyncio.sleep(0)
+        assert looks == count
+        waits.wake("t", 0)
+        for _ in range(3):
+            before = looks
+            await asyncio.sleep(0)
+            assert looks <= before + count // 10
+        while looks < 2 * count:
+            await asyncio.sleep(0)
+        waits.close()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert looks == 2 * count
+        return found
+
+    assert {type(each) for each in asyncio.run(main())} == {Refused}

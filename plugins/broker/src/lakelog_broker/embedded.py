@@ -130,6 +130,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            broker.waits.close()
             await ports.aclose()
             if broker.failure is None:
                 await broker.save()

@@ -67,14 +67,17 @@ class Listener:
         self.port = int(self._socket.getsockname()[1])
         self._accepting = asyncio.create_task(self._accept(self._socket))
 
-    async def close(self) -> None:
-        """Close the port, and the connections whose protocol has not begun."""
-        tasks = [*self._starting, *filter(None, [self._accepting])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def stop(self) -> None:
+        """Close the port, and accept no more; may be called again."""
+        if self._accepting is not None:
+            await _cancelled([self._accepting])
         if self._socket is not None:
             self._socket.close()
+
+    async def close(self) -> None:
+        """Close the port, and end the connections whose start has not returned."""
+        await self.stop()
+        await _cancelled(list(self._starting))
 
     def forked(self) -> None:
         """Detach the sockets in a forked child, which does not serve them."""
@@ -127,6 +130,12 @@ class Listener:
             if not isinstance(error, OSError | TimeoutError):
                 raise
             _LOG.info("%s is disconnected before its first request: %r", place.address, error)
+
+
+async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def detach(descriptors: Iterable[int]) -> None:

@@ -13,7 +13,7 @@ its user while it is connected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -59,6 +59,23 @@ class Named:
     path: str
     right: AccessRight = _SUB
     may_lack: bool = False
+    part: str = attrs.field(init=False, eq=False, repr=False)
+    steps: tuple[str, ...] = attrs.field(init=False, eq=False, repr=False)
+
+    @part.default
+    def _part(self) -> str:
+        return self.path.partition(".")[0]
+
+    @steps.default
+    def _steps(self) -> tuple[str, ...]:
+        return tuple(self.path.split(".")[1:])
+
+    def values_in(self, parts: Parts) -> Iterable[Any]:
+        """The values in a request; ``None`` for one that is missing."""
+        content = parts[self.part]()
+        if self.part == "fields" and self.steps:  # in less than half the time
+            return (content.get(self.steps[0]),)
+        return values_at(content, self.steps)
 
 
 def _topic(path: str, right: AccessRight = _SUB, *, may_lack: bool = False) -> Named:
@@ -195,10 +212,12 @@ def check(
         raise Forbidden(f"{user.access_key} is no administrator, as request {request} needs")
     try:
         for named in row:
-            first, *path = named.path.split(".")
-            for value in values_at(parts[first](), path):
-                for use in _uses(broker, user, named, name_of(value)):
-                    use.require_of(user)
+            for value in named.values_in(parts):
+                name = name_of(value)
+                if name is not None and name != "":
+                    _check_name(broker, user, named, name)
+                elif not named.may_lack:
+                    raise Invalid(f"the request has no {named.kind.value} ({named.path})")
     except (TypeError, AttributeError) as error:
         raise Invalid(f"the body has values of other types: {error}") from None
 
@@ -222,27 +241,29 @@ def values_at(content: Any, path: Sequence[str]) -> Iterator[Any]:
         yield from values_at(getattr(content, step), rest)
 
 
-def _uses(broker: Broker, user: User, named: Named, value: Any) -> Iterator[Use]:
-    """The uses that a value stands for; raises :class:`Refused`."""
-    if value is None or value == "":
-        if not named.may_lack:
-            raise Invalid(f"the request has no {named.kind.value} ({named.path})")
-        return
-    if named.kind is NameKind.TRANSACTION:
+def _check_name(broker: Broker, user: User, named: Named, value: Any) -> None:
+    """Check that a user has the right to a value; raises :class:`Refused`."""
+    kind, right = named.kind, named.right
+    if kind is NameKind.TRANSACTION:
         topic = broker.transactions.topic_of(*_half(value))
         if topic is not None:
-            yield Use(named.right, topic=topic)
-        return
-    if not isinstance(value, str):
-        raise Invalid(f"the {named.kind.value} {value!r:.100} is no text ({named.path})")
-    if named.kind is NameKind.CLIENT:
+            Use(right, topic).require_of(user)
+    elif not isinstance(value, str):
+        raise Invalid(f"the {kind.value} {value!r:.100} is no text ({named.path})")
+    elif kind is NameKind.CLIENT:
         broker.members.check_client(value, user)
-    elif named.kind is NameKind.MESSAGE:
-        yield Use(named.right, topic=broker.store.look_up(int(value)).topic)
-    elif named.kind is not NameKind.TOPIC:
-        yield Use(named.right, **{named.kind.name.lower(): value})
-    elif named.right != _ROUTE or value != AUTO_CREATE_TOPIC:
-        yield Use(named.right, topic=value)
+    elif right != _ROUTE or value != AUTO_CREATE_TOPIC:
+        _USES[kind](broker, right, value).require_of(user)
+
+
+_USES: Final[Mapping[NameKind, Callable[[Broker, AccessRight, str], Use]]] = {
+    NameKind.TOPIC: lambda _broker, right, name: Use(right, name),
+    NameKind.GROUP: lambda _broker, right, name: Use(right, "", name),
+    NameKind.PRODUCERS: lambda _broker, right, name: Use(right, producers=name),
+    NameKind.MESSAGE: lambda broker, right, offset: Use(
+        right, broker.store.look_up(int(offset)).topic
+    ),
+}
 
 
 def _half(value: Any) -> tuple[int, int]:

@@ -75,7 +75,7 @@ class BrokerSettings:
     )
     first_byte_timeout_s: float = field(default=30.0, validator=validators.gt(0))
     idle_timeout_s: float = field(default=120.0, validator=validators.gt(0))
-    max_waiting_requests: int = field(default=50_000, validator=validators.ge(1))
+    max_waiting_requests: int = field(default=20_000, validator=validators.ge(1))
     max_held_bytes: int = field(default=256 << 20, validator=validators.ge(1))
 
     @property

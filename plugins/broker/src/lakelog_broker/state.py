@@ -25,7 +25,14 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog_broker.codes import Forbidden, Invalid, NoTopic, check_limit
+from lakelog_broker.codes import (
+    Forbidden,
+    Invalid,
+    NoTopic,
+    Refused,
+    ResponseCode,
+    check_limit,
+)
 from lakelog_broker.security import ANONYMOUS, User
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues import configs
@@ -560,12 +567,17 @@ class GroupOffsetTable:
 
 _URGENT_S: Final = 1.0
 """Arrivals stay urgent for this long after a request has waited, as clients repeat it."""
+_EARLY_S: Final = 0.001
+"""A timer may be early by the resolution of the clock."""
+_FEW: Final = 32
+"""Waiting requests that look for messages in one turn of the event loop."""
 
 
 class ArrivalWaits:
     """Waiting requests by queue; used from one event loop.
 
-    After an arrival, only the ends of queues with a waiting request are compared.
+    After an arrival, only the ends of queues with a waiting request are compared. If very many
+    requests wait, few of them look in each turn of the event loop, which serves others, too.
 
     :param end_of: returns the end offset of a queue, by topic and queue id
     """
@@ -574,6 +586,8 @@ class ArrivalWaits:
         self._arrivals, self._end_of = arrivals, end_of
         self._waiting: dict[Queue, set[asyncio.Event]] = {}
         self._ends: dict[Queue, int] = {}
+        self._due = deque[asyncio.Event]()
+        self._has_turns = self._is_closed = False
         self._requests = 0
         self._urgent_until_s = 0.0
 
@@ -593,12 +607,35 @@ class ArrivalWaits:
             if end != self._ends.get(queue):
                 self._ends[queue] = end
                 for event in events:
-                    event.set()
+                    self._give_turn(event)
 
     def wake(self, topic: str, queue_id: int) -> None:
         """Notify the requests that wait for a queue, though it has not grown."""
         for event in self._waiting.get((topic, queue_id), ()):
-            event.set()
+            self._give_turn(event)
+
+    def close(self) -> None:
+        """End all waits at once, without a look: the broker stops."""
+        self._is_closed = True
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Refused("the broker stops", ResponseCode.SERVICE_NOT_AVAILABLE)
+
+    def _give_turn(self, event: asyncio.Event) -> None:
+        self._due.append(event)
+        if not self._has_turns:
+            self._give_turns()
+
+    def _give_turns(self) -> None:
+        self._has_turns = bool(self._due)
+        for _ in range(min(len(self._due), _FEW)):
+            self._due.popleft().set()
+        if self._has_turns:
+            asyncio.get_running_loop().call_soon(self._give_turns)
 
     async def until(
         self,
@@ -614,23 +651,26 @@ class ArrivalWaits:
             urgent wait, many messages are dispatched at once, which is much cheaper than a dispatch
             after each put
         :returns: the last result of ``is_found``, after ``timeout_s`` seconds at the latest
+
+        Raises :class:`Refused` after :meth:`close`.
         """
-        event, end = asyncio.Event(), asyncio.get_running_loop().time() + timeout_s
+        self._check_open()
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+        end = loop.time() + timeout_s
         watched = list(queues)
         self._requests += is_urgent
         for queue in watched:
             self._waiting.setdefault(queue, set()).add(event)
             self._ends.setdefault(queue, self._end_of(*queue))
+        timer = loop.call_at(end, self._give_turn, event)
         try:
-            while not is_found():
-                try:
-                    async with asyncio.timeout_at(end):
-                        await event.wait()
-                except TimeoutError:
-                    return is_found()
+            while not (found := is_found()) and loop.time() + _EARLY_S < end:
+                await event.wait()
                 event.clear()
-            return True
+                self._check_open()
+            return found
         finally:
+            timer.cancel()
             self._requests -= is_urgent
             if is_urgent:
                 self._urgent_until_s = time.monotonic() + _URGENT_S

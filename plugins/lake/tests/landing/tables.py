@@ -167,8 +167,8 @@ def files(kind: str, path: Path) -> list[Path]:
     if kind == "delta":
         from deltalake import DeltaTable
 
-        uris = DeltaTable(str(path)).file_uris()
-        return [Path(e) if Path(e).exists() else Path(unquote(urlsplit(e).path)) for e in uris]
+        names = pa.table(DeltaTable(str(path)).get_add_actions())["path"].to_pylist()
+        return [path / unquote(urlsplit(each).path) for each in names]
     from lakelog_lake.sinks.parquet import ParquetSink
 
     return ParquetSink(path).paths()

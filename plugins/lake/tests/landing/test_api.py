@@ -16,7 +16,7 @@ from lakelog_lake.landing.dispatcher import Landed
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of
 from plugins.lake.tests.stores import filled, open_small
 
-README = Path(lakelog_lake.__file__).parents[2] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +9,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from pyarrow import parquet
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
@@ -21,23 +17,21 @@ from pyiceberg.types import NestedField
 from lakelog import Message
 from lakelog_lake.errors import (
     DemandsUnmet,
-    PositionMissing,
-    RowRefused,
     TableMaintenanceError,
     TableMismatch,
 )
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.removal import RemovedRows, reland, take_out
 from lakelog_lake.sinks import iceberg as iceberg_sink
 from lakelog_lake.sinks.base import Sink, missing
-from lakelog_lake.sinks.iceberg import CATALOG_FILE, sqlite_catalog
+from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables import data_files, shape
-from lakelog_lake.tables.settings import ParquetCompression, Resume
+from lakelog_lake.tables.settings import ParquetCompression
 from lakelog_lake.tables.shape import Layout, TableShape
 from lakelog_lake.tasks.engines import in_process, processes
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
-from lakelog_lake.verify.verify import VerifyRequest, verify_here
+from plugins.lake.tests.landing.delta_states import TAKEN, amend
+from plugins.lake.tests.landing.iceberg_states import change_metadata, make_third
 from plugins.lake.tests.landing.passes import land, sink_for
 from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import (
@@ -63,158 +57,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def delta_table(
-    path: Path,
-    *,
-    writer: list[str] | None = None,
-    reader: list[str] | None = None,
-    version: int = 7,
-    settings: dict[str, str] | None = None,
-    column: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> None:
-    """A table as others make it, by its first commit: deltalake has no call for most of them.
-
-    :param column: changes a column in Delta's JSON
-    """
-    fields = json.loads(Schema.from_arrow(TableShape().stored()).to_json())
-    for each in fields["fields"]:
-        column(each)
-    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": version}
-    if version >= 7:
-        protocol["writerFeatures"] = [*(writer or ()), *(reader or ())]
-    if reader:
-        protocol |= {"minReaderVersion": 3, "readerFeatures": reader}
-    metadata = {
-        "id": "a-table",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps(fields),
-        "partitionColumns": ["topic", "day"],
-        "configuration": settings or {},
-        "createdTime": 1,
-    }
-    (path / "_delta_log").mkdir(parents=True)
-    first = path / "_delta_log" / f"{0:020d}.json"
-    first.write_text(
-        "\n".join(json.dumps(e) for e in ({"protocol": protocol}, {"metaData": metadata}))
-    )
-
-
-def described(name: str, **metadata: Any) -> Callable[[dict[str, Any]], None]:
-    """Adds to the metadata of a column."""
-
-    def change(column: dict[str, Any]) -> None:
-        if column["name"] == name:
-            column["metadata"] |= {key.replace("_", "."): it for key, it in metadata.items()}
-
-    return change
-
-
-def mapped(name: Callable[[str], str]) -> Callable[[dict[str, Any]], None]:
-    numbers = iter(range(1, 99))
-
-    def change(column: dict[str, Any]) -> None:
-        column["metadata"] |= {
-            "delta.columnMapping.id": next(numbers),
-            "delta.columnMapping.physicalName": name(column["name"]),
-        }
-
-    return change
-
-
-BY_NAME = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "98"}
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    **{
-        name: ({"writer": [name, *more]}, f"its feature {name}")
-        for name, *more in (
-            ("rowTracking", "domainMetadata"),
-            ("inCommitTimestamp",),
-            ("clustering", "domainMetadata"),
-            ("allowColumnDefaults",),
-            ("identityColumns",),
-            ("icebergCompatV1",),
-            ("somethingNew",),
-        )
-    },
-    "typeWidening": ({"reader": ["typeWidening"]}, "its feature typeWidening"),
-    "identity of old": ({"version": 6}, "its feature identityColumns"),
-    "check": (
-        {"writer": ["checkConstraints"], "settings": {"delta.constraints.few": "flag < 2"}},
-        r"its CHECK constraint few \(flag < 2\)",
-    ),
-    "check of old": (
-        {"version": 3, "settings": {"delta.constraints.few": "flag < 2"}},
-        "its CHECK constraint few",
-    ),
-    "invariant": (
-        {"version": 2, "column": described("flag", delta_invariants="{}")},
-        "the invariant of its column flag",
-    ),
-    "generated": (
-        {"version": 4, "column": described("day", delta_generationExpression="x")},
-        "its generated column day",
-    ),
-    "renamed": (
-        {
-            "reader": ["columnMapping"],
-            "settings": BY_NAME,
-            "column": mapped(lambda name: "col-5f" if name == "tags" else name),
-        },
-        r"its column mapping by name \(tags\)",
-    ),
-    "by id": (
-        {
-            "reader": ["columnMapping"],
-            "settings": {**BY_NAME, "delta.columnMapping.mode": "id"},
-            "column": mapped(str),
-        },
-        "its column mapping by id",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_delta_table_is_refused_by_name(path: Path, name: str) -> None:
-    """And nothing is written, not even a version of the table."""
-    made, expected = REFUSED[name]
-    delta_table(path, **made)
-    before = sorted(path.rglob("*"))
-    with pytest.raises(DemandsUnmet, match=expected):
-        make("delta", path)
-    assert sorted(each for each in path.rglob("*") if each.is_file()) == [
-        each for each in before if each.is_file()
-    ]
-
-
-TAKEN: dict[str, dict[str, Any]] = {
-    "listed": {"writer": ["invariants", "checkConstraints", "generatedColumns"]},
-    "append only": {"version": 2, "settings": {"delta.appendOnly": "true"}},
-    "changes": {"writer": ["changeDataFeed"], "settings": {"delta.enableChangeDataFeed": "true"}},
-    "deletion vectors": {
-        "reader": ["deletionVectors"],
-        "settings": {"delta.enableDeletionVectors": "true"},
-    },
-    "checkpoints": {"reader": ["v2Checkpoint"]},
-    "mapped": {"reader": ["columnMapping"], "settings": BY_NAME, "column": mapped(str)},
-}
-
-
-@pytest.mark.parametrize("name", TAKEN)
-def test_a_delta_table_takes_rows_and_is_verified(
-    source: LandingSource, path: Path, name: str
-) -> None:
-    delta_table(path, **TAKEN[name])
-    land_all(source, make("delta", path), TaskLimits())
-    found = verify_here(VerifyRequest(source.path, "S", opened(f"delta:{path}"), Chosen()))
-    assert found.is_clean
-    assert sum(each.table for each in found.differences.tallies.values()) == 300
-    assert land_all(source, make("delta", path)) == []
-
-
 def test_rows_of_an_append_only_delta_table_stay(source: LandingSource, path: Path) -> None:
     """A rewind is refused, and says so."""
-    delta_table(path, **TAKEN["append only"])
     sink: Any = make("delta", path)
+    amend(path, **TAKEN["append-only"])
     land_all(source, sink, TaskLimits())
     table, before = opened(f"delta:{path}"), sink.head("S").position
     with pytest.raises(TableMaintenanceError, match=r"append-only \(delta.appendOnly\)"):
@@ -223,46 +69,9 @@ def test_rows_of_an_append_only_delta_table_stay(source: LandingSource, path: Pa
     assert len(in_folder(path / "data")) == len(files("delta", path))
 
 
-def shallow_clone(table: Path, clone: Path) -> None:
-    """As SHALLOW CLONE makes it: a log of its own, which lists the files of the other table."""
-    logs = sorted((table / "_delta_log").glob("*.json"))
-    found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-    protocol, metadata = (
-        [each for each in found if name in each][-1] for name in ("protocol", "metaData")
-    )
-    metadata["metaData"]["id"] = "the-clone"
-    added = [each for each in found if "add" in each]
-    for each in added:
-        each["add"]["path"] = f"file://{table}/{each['add']['path']}"
-    info = {"commitInfo": {"timestamp": 1, "operation": "CLONE", "operationParameters": {}}}
-    (clone / "_delta_log").mkdir(parents=True)
-    lines = map(json.dumps, (info, protocol, metadata, *added))
-    (clone / "_delta_log" / f"{0:020d}.json").write_text("\n".join(lines))
-
-
-def test_a_shallow_clone_goes_on_by_its_rows(
-    source: LandingSource, path: Path, tmp_path: Path
-) -> None:
-    """The original stays as it is, and both are verified."""
-    land_all(source, make("delta", path), TaskLimits())
-    shallow_clone(path, tmp_path / "clone")
-    filled(source.path, 20)
-    clone = TableSpec(f"delta:{tmp_path / 'clone'}")
-    with pytest.raises(PositionMissing, match="--resume rows"):
-        land_spec(source, clone)
-    assert (
-        sum(each.rows for each in land_spec(source, attrs.evolve(clone, resume=Resume.ROWS))) == 20
-    )
-    for each, rows in ((tmp_path / "clone", 320), (path, 300)):
-        table = opened(f"delta:{each}")
-        found = verify_here(VerifyRequest(source.path, "S", table, Chosen()))
-        assert found.is_clean
-        assert sum(each.table for each in found.differences.tallies.values()) == rows
-        assert all(Path(name).is_file() for name, _ in table.data_files())
-
-
 def test_a_column_is_not_added_to_a_mapped_delta_table(path: Path) -> None:
-    delta_table(path, reader=["columnMapping"], settings=BY_NAME, column=mapped(str))
+    make("delta", path)
+    amend(path, **TAKEN["mapped-by-name"])
     sink = sink_for(f"delta:{path}", shape=TableShape(shape.dead_letter_columns()))
     with pytest.raises(DemandsUnmet, match="its column mapping, as it lacks error"):
         sink.prepare()
@@ -292,7 +101,8 @@ def test_a_feature_that_only_deltalake_refuses(
     source: LandingSource, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one that a newer protocol has: one try, and not twenty as after a conflict."""
-    delta_table(path, writer=["rowTracking", "domainMetadata"])
+    make("delta", path)
+    amend(path, writer=["rowTracking", "domainMetadata"])
     monkeypatch.setattr("lakelog_lake.sinks.delta_protocol.demands", lambda _: [])
     sink = make("delta", path)
     tries: list[object] = []
@@ -332,20 +142,6 @@ def tagged(path: Path, *tags: str | None) -> LandingSource:
 
 
 both_kinds = pytest.mark.parametrize("kind", ["iceberg", "delta"])
-
-
-@both_kinds
-def test_a_row_without_a_required_value_stops(kind: str, path: Path, tmp_path: Path) -> None:
-    """It is named, and no row of its pass is in the table; with a value it lands."""
-    sink = strict(kind, path, "tags", "store", "topic")
-    source = tagged(tmp_path / "s", "a", "b", None, "c")
-    with pytest.raises(RowRefused, match=r"at offset 2 of queue topic/0.*has no tags, which must"):
-        land_all(source, sink)
-    assert read(kind, path).num_rows == 0
-    assert in_folder(sink.folder) == set()
-    good = tagged(tmp_path / "good", "a", "b")
-    land_all(good, sink)
-    assert_exactly(kind, path, keys_of(good.path, "S"))
 
 
 def test_the_command_says_why_it_stops(path: Path, tmp_path: Path) -> None:
@@ -431,22 +227,6 @@ def test_a_required_column_stays_one_when_others_are_added(path: Path) -> None:
 # --- Iceberg ---
 
 
-def change_metadata(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Of an Iceberg table, in a new file, as any engine does: pyiceberg writes no such one."""
-    before = sqlite_catalog(path).load_table(TABLE).metadata_location
-    file = Path(before.removeprefix("file://"))
-    metadata = json.loads(file.read_text())
-    change(metadata)
-    file.with_name(f"x{file.name}").write_text(json.dumps(metadata))
-    moved = "UPDATE iceberg_tables SET metadata_location = ? WHERE metadata_location = ?"
-    with closing(sqlite3.connect(path / CATALOG_FILE)) as catalog, catalog:
-        catalog.execute(moved, (f"file://{file.with_name(f'x{file.name}')}", before))
-
-
-def make_third(metadata: dict[str, Any]) -> None:
-    metadata |= {"format-version": 3, "next-row-id": 0}
-
-
 def test_an_iceberg_table_of_a_newer_version_is_refused(source: LandingSource, path: Path) -> None:
     """Also one that becomes newer while messages land."""
     sink = make("iceberg", path)
@@ -458,39 +238,6 @@ def test_an_iceberg_table_of_a_newer_version_is_refused(source: LandingSource, p
         with pytest.raises(DemandsUnmet, match="its format version 3"):
             act()
     assert in_folder(sink.folder) == set()
-
-
-def test_an_iceberg_table_of_an_unknown_transform_is_refused(path: Path) -> None:
-    def change(metadata: dict[str, Any]) -> None:
-        metadata["partition-specs"][0]["fields"][0]["transform"] = "geohash[4]"
-
-    make("iceberg", path)
-    change_metadata(path, change)
-    with pytest.raises(TableMismatch, match=r"it is partitioned by .*\(topic\),day, not by topic"):
-        make("iceberg", path)
-
-
-def test_identifier_fields_of_an_iceberg_table_stay(source: LandingSource, path: Path) -> None:
-    strict("iceberg", path, "store", "physical_offset")
-    with sqlite_catalog(path).load_table(TABLE).update_schema() as update:
-        update.set_identifier_fields("store", "physical_offset")
-    land_all(source, make("iceberg", path), TaskLimits())
-    assert_exactly("iceberg", path, keys_of(source.path, "S"))
-    schema = sqlite_catalog(path).load_table(TABLE).schema()
-    assert schema.identifier_field_names() == {"store", "physical_offset"}
-
-
-def test_an_iceberg_table_with_an_unknown_type_is_refused(path: Path) -> None:
-    def change(metadata: dict[str, Any]) -> None:
-        make_third(metadata)
-        metadata["schemas"][0]["fields"][-1]["type"] = "variant"
-
-    make("iceberg", path)
-    change_metadata(path, change)
-    with pytest.raises(
-        DemandsUnmet, match=r"its metadata, which pyiceberg cannot read \(.*variant"
-    ):
-        make("iceberg", path)
 
 
 def test_a_foreign_column_with_a_default_is_refused() -> None:

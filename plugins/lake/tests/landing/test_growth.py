@@ -80,7 +80,8 @@ def test_fields_come_into_structs(kind: str, tmp_path: Path) -> None:
         assert compact(f"{kind}:{tmp_path / 't'}", None, 1 << 20, None)[0][1].removed == 3
         assert rows(kind, tmp_path, "user", "l", "n") == expected
     table = opened(f"{kind}:{tmp_path / 't'}")
-    found = [row for batch in table.batches("S", ["store", "user"]) for row in batch.to_pylist()]
+    columns = ["store", "topic", "store_timestamp", "user"]  # pyiceberg 0.10 needs the partition's
+    found = [row for batch in table.batches("S", columns) for row in batch.to_pylist()]
     assert sorted(str(row["user"]) for row in found) == sorted(str(r["user"]) for r in expected)
 
 

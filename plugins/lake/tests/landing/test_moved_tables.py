@@ -19,6 +19,8 @@ from lakelog_lake.tables import position
 from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource
+from plugins.lake.tests.landing.delta_states import clean_up, keep_nothing
+from plugins.lake.tests.landing.iceberg_states import expire_all, forget_metadata, roll_back
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -75,13 +77,6 @@ def assert_lands_again(sources: list[LandingSource], kind: str, path: Path) -> N
     assert_exactly(kind, path, all_keys(sources))
 
 
-def roll_back(path: Path, place: int) -> None:
-    """To the snapshot at this place of the list of all."""
-    table = iceberg(path)
-    kept = table.metadata.snapshots[place].snapshot_id
-    table.manage_snapshots().rollback_to_snapshot(kept).commit()
-
-
 def foreign_append(kind: str, path: Path) -> None:
     """A commit of somebody else, with no rows of a store."""
     if kind == "delta":
@@ -107,73 +102,13 @@ def forget_history(kind: str, path: Path) -> None:
     clean_up(path) if kind == "delta" else expire_all(path)
 
 
-def clean_up(path: Path) -> None:
-    DeltaTable(str(path)).create_checkpoint()
-    DeltaTable(str(path)).cleanup_metadata()
-
-
-def expire_all(path: Path) -> None:
-    """All snapshots but the current one."""
-    table = iceberg(path)
-    current = table.metadata.current_snapshot_id
-    gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
-    table.maintenance.expire_snapshots().by_ids(gone).commit()
-
-
 def without_a_topic(kind: str, path: Path) -> pa.Table:
     """A part of the rows, of which the last does not tell how far the store has landed."""
     rows = read(kind, path)
     return rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()])
 
 
-def keep_nothing(path: Path, *names: str) -> None:
-    """By the settings of a Delta table, as an owner would."""
-    make("delta", path)
-    named = {f"delta.{name}RetentionDuration": "interval 0 seconds" for name in names}
-    DeltaTable(str(path)).alter.set_table_properties(named, raise_if_not_exists=False)
-
-
 # --- restored and rolled back ---
-
-
-@pytest.mark.parametrize("back", [4, *(pytest.param(each, marks=slow) for each in (1, 5, None))])
-def test_a_restored_delta_table(sources: list[LandingSource], path: Path, back: int | None) -> None:
-    """By so many versions, or to its beginning."""
-    land_by_turns(sources, "delta", path)
-    table = DeltaTable(str(path))
-    table.restore(0 if back is None else table.version() - back)
-    assert (read("delta", path).num_rows == 0) is (back is None)
-    if back is not None:
-        foreign_append("delta", path)
-    assert_lands_again(sources, "delta", path)
-
-
-@slow
-@pytest.mark.parametrize("is_restored", [False, True])
-def test_delta_identifiers_that_vanish(
-    sources: list[LandingSource], path: Path, is_restored: bool
-) -> None:
-    keep_nothing(path, "setTransaction")
-    land_by_turns(sources, "delta", path)
-    DeltaTable(str(path)).create_checkpoint()
-    assert DeltaTable(str(path)).transaction_version("lakelog/S") is None
-    if is_restored:
-        DeltaTable(str(path)).restore(4)
-        DeltaTable(str(path)).create_checkpoint()
-    else:
-        filled(sources[0].path, 20)
-    assert_lands_again(sources, "delta", path)
-
-
-@pytest.mark.parametrize("back", [2, pytest.param(5, marks=slow)])
-def test_an_iceberg_table_rolled_back_and_expired(
-    sources: list[LandingSource], path: Path, back: int
-) -> None:
-    """One snapshot is left, which is of one store; the properties of both are ahead of it."""
-    land_by_turns(sources, "iceberg", path)
-    roll_back(path, -1 - back)
-    expire_all(path)
-    assert_lands_again(sources, "iceberg", path)
 
 
 @slow
@@ -185,23 +120,6 @@ def test_an_iceberg_table_rolled_back_before_a_store(
     land_by_turns(sources, "iceberg", path)
     roll_back(path, before - 1)
     assert_lands_again(sources, "iceberg", path)
-
-
-def test_an_iceberg_table_rolled_back_that_lost_its_history(
-    source: LandingSource, path: Path
-) -> None:
-    """Only its rows tell how far the store has landed; the property is ahead of them.
-
-    Before that, the history tells.
-    """
-    for is_lost in (False, True):
-        land_all(source, make("iceberg", path))
-        roll_back(path, 1)
-        if is_lost:
-            forget_history("iceberg", path)
-        assert read("iceberg", path).num_rows < 300
-        land_all(source, make("iceberg", path))
-        assert_exactly("iceberg", path, keys_of(source.path, "S"))
 
 
 @slow
@@ -218,23 +136,12 @@ def test_what_a_restore_took_and_the_log_has_no_more_is_told(
 # --- without a history ---
 
 
-def test_delta_without_identifiers_and_history_is_refused(
-    sources: list[LandingSource], path: Path
-) -> None:
-    keep_nothing(path, "setTransaction", "log")
-    land_by_turns(sources, "delta", path)
-    forget_history("delta", path)
-    assert not any("userMetadata" in each for each in DeltaTable(str(path)).history())
-    with pytest.raises(PositionMissing, match="but no position for it"):
-        land_by_turns(sources, "delta", path)
-    assert_exactly("delta", path, all_keys(sources))
-
-
 @slow
 @both_kinds
 def test_a_history_that_expired(kind: str, sources: list[LandingSource], path: Path) -> None:
     """Both stores go on behind their last rows."""
     if kind == "delta":
+        make("delta", path)
         keep_nothing(path, "log")
     land_by_turns(sources, kind, path)
     forget_history(kind, path)
@@ -247,18 +154,6 @@ def test_a_history_that_expired(kind: str, sources: list[LandingSource], path: P
         assert position_in(make(kind, path), "O") == before, "a commit says the positions of all"
         assert land_by_turns([each], kind, path) == 20
     assert_exactly(kind, path, all_keys(sources))
-
-
-def test_the_position_outlives_the_snapshots(sources: list[LandingSource], path: Path) -> None:
-    sink = make("iceberg", path)
-    land_all(sources[0], sink)
-    before = sink.head("S").position
-    land_all(sources[1], sink)
-    expire_all(path)
-    assert len(iceberg(path).metadata.snapshots) == 1
-    assert sink.head("S").position == before
-    assert land_all(sources[0], sink) == []
-    assert_exactly("iceberg", path, all_keys(sources))
 
 
 # --- rows that others copy, replace and delete ---
@@ -279,33 +174,6 @@ def test_rows_that_somebody_copied_are_refused(
     with pytest.raises(PositionMissing, match="land in a new table"):
         land_by_turns(sources, kind, path)
     assert read(kind, path).num_rows == copied.num_rows
-
-
-def test_an_overwritten_delta_table_is_refused(sources: list[LandingSource], path: Path) -> None:
-    """Until it is restored."""
-    land_by_turns(sources, "delta", path)
-    deltalake.write_deltalake(str(path), without_a_topic("delta", path), mode="overwrite")
-    with pytest.raises(PositionMissing):
-        land_by_turns(sources, "delta", path)
-    DeltaTable(str(path)).restore(DeltaTable(str(path)).version() - 1)
-    assert land_by_turns(sources, "delta", path) == 0
-    assert_exactly("delta", path, all_keys(sources))
-
-
-@slow
-@pytest.mark.parametrize("is_expired", [False, True])
-def test_an_iceberg_table_overwritten_in_part_goes_on(
-    sources: list[LandingSource], path: Path, is_expired: bool
-) -> None:
-    """What somebody deletes does not land again."""
-    land_by_turns(sources, "iceberg", path)
-    table, rest = iceberg(path), without_a_topic("iceberg", path)
-    with table.transaction() as transaction:  # as Spark replaces a table
-        transaction.delete("store != ''")
-    iceberg(path).append(rest)
-    if is_expired:
-        expire_all(path)
-    assert land_by_turns(sources, "iceberg", path) == 0
 
 
 def test_the_deletes_of_others_are_no_hindrance(source: LandingSource, path: Path) -> None:
@@ -369,30 +237,7 @@ def delete_rows(kind: str, path: Path, *conditions: str) -> None:
         DeltaTable(str(path)).delete(each) if kind == "delta" else iceberg(path).delete(each)
 
 
-def forget_metadata(path: Path) -> None:
-    """Of an Iceberg table, all metadata files but the newest."""
-    table = iceberg(path)
-    for each in table.metadata.metadata_log:
-        Path(each.metadata_file.removeprefix("file://")).unlink()
-
-
 LATER = ("physical_offset >= 40000 and store = 'S'", "physical_offset >= 30000 and store = 'S'")
-
-
-@pytest.mark.parametrize("left", ["some", "none", "whole queue"])
-def test_deleted_rows_stay_away_after_expiry(
-    sources: list[LandingSource], path: Path, left: str
-) -> None:
-    """The newest rows, all rows, or a queue, in two commits; both stores go on behind."""
-    land_by_turns(sources, "iceberg", path)
-    gone = {"some": LATER, "none": ("store = 'S'", "store = 'O'"), "whole queue": ("queue_id = 3",)}
-    delete_rows("iceberg", path, *gone[left])
-    rest = read("iceberg", path).num_rows
-    expire_all(path)
-    assert land_by_turns(sources, "iceberg", path) == 0
-    filled(sources[1].path, 20)
-    assert land_by_turns(sources, "iceberg", path) == 20
-    assert read("iceberg", path).num_rows == rest + 20
 
 
 def test_the_property_decides_behind_its_own_snapshot(
@@ -417,20 +262,6 @@ def _only(table: Any) -> Any:
     return lambda number: of_version(number) if number == current else None
 
 
-def test_a_table_that_went_back_and_lost_its_history_stops(
-    source: LandingSource, path: Path
-) -> None:
-    """Its property is ahead of the rows, and nothing shows that they were not deleted."""
-    land_all(source, make("iceberg", path))
-    roll_back(path, 1)
-    forget_history("iceberg", path)
-    forget_metadata(path)
-    with pytest.raises(PositionMissing, match="--resume rows goes on from"):
-        land_all(source, make("iceberg", path))
-    land_resumed(source, "iceberg", path, Resume.ROWS)
-    assert_exactly("iceberg", path, keys_of(source.path, "S"))
-
-
 @pytest.mark.parametrize("resume", list(Resume))
 @both_kinds
 @pytest.mark.parametrize("gone", ["some", "all"])
@@ -440,6 +271,7 @@ def test_deleted_rows_without_any_history_stop_until_a_word(
     if (gone, resume) == ("all", Resume.ROWS):
         pytest.skip("no row is left to go on from")
     if kind == "delta":
+        make("delta", path)
         keep_nothing(path, "log")
     land_all(source, make(kind, path))
     before = position_in(make(kind, path))
@@ -464,6 +296,7 @@ def test_deleted_rows_without_any_history_stop_until_a_word(
 def test_a_word_for_one_store_makes_no_other_one_new(
     sources: list[LandingSource], path: Path
 ) -> None:
+    make("delta", path)
     keep_nothing(path, "log")
     land_by_turns(sources, "delta", path)
     delete_rows("delta", path, LATER[1], LATER[1].replace("'S'", "'O'"))
@@ -495,6 +328,7 @@ def test_rows_of_a_store_that_was_made_anew_are_not_taken_as_landed(
     source: LandingSource, path: Path
 ) -> None:
     """Records of the same sizes stand at the same places; only their store times differ."""
+    make("delta", path)
     keep_nothing(path, "log", "setTransaction")
     land_all(source, make("delta", path))
     forget_history("delta", path)

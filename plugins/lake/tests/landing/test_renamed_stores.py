@@ -57,15 +57,6 @@ def test_a_store_that_gets_a_uuid_keeps_its_name_in_the_table(
     assert list(planned(foreign, name, to, None, None)) == []
 
 
-@any_kind
-def test_a_renamed_directory_goes_on(kind: str, foreign: Path, tmp_path: Path) -> None:
-    to = f"{kind}:{tmp_path / 't'}"
-    land_once(foreign, to)
-    renamed = foreign.rename(tmp_path / "other")
-    assert land_once(renamed, to) == 0
-    assert stores(kind, tmp_path / "t") == {"rocketmq"}
-
-
 @pytest.mark.parametrize("kind", ["delta"])
 def test_tables_of_topics_go_on(kind: str, foreign: Path, tmp_path: Path) -> None:
     to = f"{kind}:{tmp_path / 't'}/{{topic}}"

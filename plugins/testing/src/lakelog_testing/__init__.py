@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from lakelog_testing.contracts.plugin import PluginContract, SettingsFormatContract
     from lakelog_testing.contracts.replicating import ReceiverContract, ReplicatorContract
+    from lakelog_testing.contracts.tables import TableContract, TableState, TableWorld
     from lakelog_testing.contracts.writer import WriterContract
     from lakelog_testing.fakes import (
         FakeClock,
@@ -75,6 +76,9 @@ __all__ = [
     "StoreExtensionContract",
     "StoreMachine",
     "SurplusCleaner",
+    "TableContract",
+    "TableState",
+    "TableWorld",
     "WriterContract",
     "check_interrupted",
     "context_of",
@@ -95,6 +99,7 @@ _MODULES = {
     "contracts.housekeeping": "CleanerContract DiskWatcherContract SegmentSourceContract",
     "contracts.plugin": "PluginContract SettingsFormatContract",
     "contracts.replicating": "ReceiverContract ReplicatorContract",
+    "contracts.tables": "TableContract TableState TableWorld",
     "contracts.writer": "WriterContract",
     "fakes": "FakeClock FakeLog FakeReceivedLog FakeReplicatedLog SurplusCleaner",
     "faultyfile": "FaultyFile",

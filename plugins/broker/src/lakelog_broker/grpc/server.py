@@ -42,11 +42,11 @@ from lakelog_rocketmq.config import TopicConfig
 
 _CHUNK_BYTES: Final = 64 << 10
 _GRACE_S: Final = 0.2
-_STOP_S: Final = 2.0
+_STOP_S: Final = 1.0
 """Calls of a flood may not end in time; the process then ends without them."""
 _HELLO_S: Final = 0.5
 """Time for the handshakes of TLS and HTTP/2, and the first call."""
-_MOST_STREAMS: Final = 1_000
+_MOST_STREAMS: Final = 200
 """Calls of one connection at a time."""
 _VALID_DAYS: Final = 3650
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
@@ -192,10 +192,11 @@ class GrpcServer:
 
     async def close(self) -> None:
         """Close the port and all connections, and wait at most ``_STOP_S`` for calls."""
-        await self._listener.close()
+        await self._listener.stop()
         if self._grpc is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._grpc.stop(_GRACE_S), _STOP_S)
+        await self._listener.close()
         self._folder.cleanup()
 
     @property
@@ -238,13 +239,8 @@ class GrpcServer:
 
     @contextlib.contextmanager
     def _waiting(self, context: Any) -> Iterator[None]:
-        """Count a call that waits; raises :class:`IllegalRequest` if too many do."""
-        limits, most = self._broker.limits, self._broker.settings.max_waiting_requests
-        if limits.waiting >= most:
-            text = "a gRPC call is refused: %d wait for messages (max_waiting_requests)"
-            limits.lines.warning(text, most)
-            raise IllegalRequest("TOO_MANY_REQUESTS", codes.BUSY)
-        place = self._places.get(context.peer())
+        """Count a call in progress, whose connection is in use."""
+        limits, place = self._broker.limits, self._places.get(context.peer())
         if place is not None:
             limits.wait(place, 1)
         try:
@@ -252,6 +248,14 @@ class GrpcServer:
         finally:
             if place is not None:
                 limits.wait(place, -1)
+
+    def _check_waiting(self) -> None:
+        """Raise :class:`IllegalRequest` if too many calls and requests wait."""
+        limits, most = self._broker.limits, self._broker.settings.max_waiting_requests
+        if limits.waiting >= most:
+            text = "a gRPC call is refused: %d wait for messages (max_waiting_requests)"
+            limits.lines.warning(text, most)
+            raise IllegalRequest("TOO_MANY_REQUESTS", codes.BUSY)
 
     def _prove(self, context: Any) -> None:
         """Note that a client has sent a call that it may make."""
@@ -261,6 +265,7 @@ class GrpcServer:
 
     async def _telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         try:
+            self._check_waiting()
             with self._waiting(context):
                 async for command in self._clients.telemetry(requests, context):
                     if command.HasField("settings"):
@@ -278,7 +283,8 @@ class GrpcServer:
             try:
                 self._clients.check(name, request, context, self._clients.user_of(context))
                 self._prove(context)
-                return await self._calls.get(name, _not_served)(request, context)
+                with self._waiting(context):
+                    return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 return response(status=status_of(error))
 
@@ -288,6 +294,7 @@ class GrpcServer:
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
                 self._prove(context)
+                self._check_waiting()
                 with self._waiting(context):
                     async for each in self._messaging.receive(request, context):
                         yield each

@@ -289,7 +289,7 @@ async def consumer_offsets(connection: Connection, request: RemotingCommand) -> 
             if found.code == ResponseCode.SUCCESS and found.body:
                 # The keys are objects, which is not valid JSON, so the text is copied.
                 table = found.body.decode().partition('"messageQueueTable":')[2][:-1]
-                tables.append(f'"{client_id}":{table}')
+                tables.append(f"{encode(client_id).decode()}:{table}")
     return request.response(body=f'{{"consumerTable":{{{",".join(tables)}}}}}'.encode())
 
 

@@ -165,8 +165,10 @@ class RemotingServer:
 
     def _take_turns(self) -> None:
         end_s = time.monotonic() + _TURN_S
-        while self.turns and time.monotonic() < end_s:
+        while self.turns:
             self.turns.popleft().resume()
+            if time.monotonic() >= end_s:
+                break
         self._has_turns = bool(self.turns)
         if self._has_turns:
             asyncio.get_running_loop().call_soon(self._take_turns)

@@ -24,6 +24,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -36,11 +37,11 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lakelog.errors import SettingsError, raised_by_handler
-from lakelog_lake.errors import Conflict, TooBusy
+from lakelog_lake.errors import Conflict, TableMaintenanceError, TooBusy
 from lakelog_lake.landing.targets import Targets
 from lakelog_lake.maintenance import terms
-from lakelog_lake.sinks.base import Sink
-from lakelog_lake.sinks.delta import DeltaSink, added, opened
+from lakelog_lake.sinks.base import DELTA_LOG, OF_TABLES, Sink
+from lakelog_lake.sinks.delta import DeltaSink, added, opened, remove_action
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import data_files, settings
 from lakelog_lake.tables.data_files import found, hidden
@@ -49,6 +50,7 @@ from lakelog_lake.verify.landed_table import Added, DeltaRows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
 
 ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
@@ -277,9 +279,13 @@ def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, An
 
 
 def expire_delta(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expired:
-    """Vacuum, then clean up the table's log according to its own settings."""
+    """Vacuum, then clean up the table's log according to its own settings.
+
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
+    """
     table = opened(sink.path)
     before = set(below(sink.path))
+    _check_alone(sink, before)
     kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
     vacuum = partial(
         table.vacuum, dry_run=False, enforce_retention_duration=False, keep_versions=kept
@@ -297,6 +303,22 @@ def expire_delta(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expi
     return terms.Expired(max(0, _versions(before) - _versions(after)), files)
 
 
+def _check_alone(sink: DeltaSink, paths: Iterable[str]) -> None:
+    """Raise ``TableMaintenanceError`` if another table is in the folder of this one, or below it.
+
+    :param paths: all files there
+    """
+    patterns = [f"*/{each}" for each in OF_TABLES.values()]
+    for each in paths:
+        within = "/" + each.removeprefix(f"{sink.path}/")
+        is_own = within.startswith(f"/{DELTA_LOG}/")
+        if not is_own and any(fnmatchcase(within, one) for one in patterns):
+            raise TableMaintenanceError(
+                f"{sink.name} has another table in its folder, as {each} shows: a vacuum would "
+                "remove the files of that one. Nothing was changed: move one of both"
+            )
+
+
 def _versions(paths: Iterable[str]) -> int:
     """The number of versions in the log."""
     return sum(bool(_VERSION.search(each)) for each in paths)
@@ -311,7 +333,8 @@ _FORGET: Final = "delta.deletedFileRetentionDuration"
 class PeriodicCompaction:
     """Merges small files; called after each pass that landed something.
 
-    Raises :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way.
+    Raises :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way, and
+    :class:`~lakelog_lake.errors.TableMaintenanceError` if deltalake is too old.
 
     :ivar targets: the tables
     :ivar passes: number of passes between two compactions
@@ -332,6 +355,8 @@ class PeriodicCompaction:
                     "tables in folders can; use its engine, or 'lakelog lake compact'",
                     key="--compact",
                 )
+            if isinstance(each, DeltaSink):
+                remove_action()
 
     def _sinks(self) -> list[Sink]:
         return [each.sink for each in self.targets.served]
@@ -410,8 +435,7 @@ def _merged(group: Sequence[Added]) -> data_files.FileFacts:
 def _commit_delta(
     sink: DeltaSink, version: int, merged: Sequence[tuple[Sequence[Added], data_files.FileFacts]]
 ) -> None:
-    from deltalake.transaction import AddAction, RemoveAction
-
+    removed = remove_action()
     for folder in {Path(facts.path).parent for _, facts in merged}:
         sync(folder)
     now_ms = time.time_ns() // 1_000_000
@@ -419,7 +443,7 @@ def _commit_delta(
     for group, facts in merged:
         known = group[0].partition.items()
         values = {name: None if it is None else str(it) for name, it in known}
-        actions += [RemoveAction(e.named, False, now_ms, e.size_bytes, values) for e in group]
+        actions += [removed(e.named, False, now_ms, e.size_bytes, values) for e in group]
         actions.append(added(sink.within(facts.path), facts, values, data_change=False))
     table = opened(sink.path)
     if table.version() != version:

@@ -103,6 +103,34 @@ class Trimmed(Protocol):
         """
 
 
+DELTA_LOG: Final = "_delta_log"
+MANIFESTS: Final = "_lakelog"
+METADATA: Final = "metadata"
+OF_TABLES: Final = {
+    DELTA_LOG: f"{DELTA_LOG}/*.json",
+    MANIFESTS: f"{MANIFESTS}/{'[0-9]' * 20}.json",
+    METADATA: f"{METADATA}/*.metadata.json",
+}
+"""The files by which a folder is that of a Delta, a Parquet or an Iceberg table."""
+
+
+def check_place(name: str, folder: Path, own: str) -> None:
+    """Raise ``TableMismatch`` if a new table would be in the folder of another one, or below it.
+
+    Each of both would take the other's data files for what failed commits left: a Parquet table
+    hides them, and an expiry removes them.
+
+    :param own: the mark of the new table's kind, which is no other table in ``folder`` itself
+    """
+    for place in (folder, *folder.parents):
+        for mark, pattern in OF_TABLES.items():
+            if (place, mark) != (folder, own) and any(place.glob(pattern)):
+                raise TableMismatch(
+                    f"{name} would be in {place}, which is another table, as its {mark} shows: "
+                    "each would remove the other's files. Give a folder outside of it"
+                )
+
+
 DATA: Final = "data"
 _Path = TypeVar("_Path", Path, "Path | remote.Remote")
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -26,16 +27,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, DemandsUnmet
+from lakelog_lake.errors import Conflict, DemandsUnmet, TableMaintenanceError
 from lakelog_lake.sinks import delta_protocol
-from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.base import (
+    DELTA_LOG,
+    FolderTable,
+    Head,
+    Kinds,
+    check_partition,
+    check_place,
+    check_topic,
+    missing,
+)
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.shape import Layout, adds, as_text, demanding, fits
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable, Field, Schema
     from deltalake.transaction import AddAction, RemoveAction
 
 _STEPS: Final = (1, 16, 256, None)
@@ -211,6 +221,8 @@ class DeltaSink(FolderTable[remote.Folder]):
         from deltalake import DeltaTable
 
         shape = self.shape
+        if isinstance(self.path, Path) and not is_there(self.path):
+            check_place(self.name, self.path, DELTA_LOG)
         topic = {} if shape.topic is None else {_TOPIC: shape.topic}
         bounded = ",".join(name for name in data_files.BOUNDED if name not in shape.partition)
         DeltaTable.create(
@@ -233,9 +245,11 @@ class DeltaSink(FolderTable[remote.Folder]):
             self.folder.mkdir(exist_ok=True)
         table = opened(self.path)
         delta_protocol.check(self.name, table)
-        self._add_columns(table)
+        lacks = self._lacking(table)
         check_partition(self.name, table.metadata().partition_columns, shape.partition)
-        check_topic(self.name, self.marked(), shape.topic)
+        check_topic(self.name, table.metadata().configuration.get(_TOPIC), shape.topic)
+        if lacks:  # also columns with more fields inside
+            table.alter.add_columns(lacks)
         table = opened(self.path)
         self._seen[:] = [(delta_protocol.form(table), pa.schema(table.schema().to_arrow()))]
         self.sync_version(table.version())
@@ -243,7 +257,8 @@ class DeltaSink(FolderTable[remote.Folder]):
             remote.sync(self.path)
             remote.sync(self.path.parent)
 
-    def _add_columns(self, table: DeltaTable) -> None:
+    def _lacking(self, table: DeltaTable) -> list[Field]:
+        """The columns to add to ``table``; raises ``TableMismatch`` if it cannot take the rows."""
         from deltalake import Schema
 
         ours = self.shape.stored()
@@ -257,8 +272,7 @@ class DeltaSink(FolderTable[remote.Folder]):
         lacks += [each.name for each in there if adds(known.field(each.name).type, each.type)]
         if lacks and delta_protocol.is_mapped(table):
             raise DemandsUnmet(self.name, [f"its column mapping, as it lacks {', '.join(lacks)}"])
-        if lacks:  # this also adds fields to structs
-            table.alter.add_columns([each for each in wanted.fields if each.name in lacks])
+        return [each for each in wanted.fields if each.name in lacks]
 
     def keep(self, history: str) -> None:
         """Keep versions for a time, or all, by settings that all engines follow.
@@ -348,7 +362,7 @@ class DeltaSink(FolderTable[remote.Folder]):
 
         Raises :class:`~lakelog_lake.errors.Conflict`.
         """
-        from deltalake.exceptions import CommitFailedError
+        from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import CommitProperties, PostCommitHookProperties
 
         version = table.version() + 1
@@ -363,9 +377,11 @@ class DeltaSink(FolderTable[remote.Folder]):
                 commit_properties=CommitProperties(max_commit_retries=0, **properties),
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=cleans),
             )
-        except CommitFailedError as error:
+        except DeltaError as error:
             if _UNMET in str(error):
                 raise DemandsUnmet(self.name, [str(error)]) from error
+            if not isinstance(error, CommitFailedError):
+                raise
             raise Conflict(f"{self.name} was changed by another writer: {error}") from error
         self.sync_version(version)
         return version
@@ -416,6 +432,18 @@ def drop_versions(log: Path, first: int) -> None:
         remote.sync(log)
     for name in old:
         (log / name).unlink(missing_ok=True)
+
+
+def remove_action() -> type[RemoveAction]:
+    """The action that removes a file; raises ``TableMaintenanceError`` where deltalake has none."""
+    try:
+        from deltalake.transaction import RemoveAction
+    except ImportError as error:
+        raise TableMaintenanceError(
+            f"deltalake {package_version('deltalake')} cannot remove files of a Delta table in a "
+            "commit: pip install 'deltalake>=1.6.6'"
+        ) from error
+    return RemoveAction
 
 
 def added(

@@ -23,13 +23,23 @@ from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import uuid4
 
 import attrs
 import pyarrow as pa
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict, DemandsUnmet, TableElsewhere
-from lakelog_lake.sinks.base import Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.base import (
+    METADATA,
+    OF_TABLES,
+    Head,
+    Kinds,
+    check_partition,
+    check_place,
+    check_topic,
+    missing,
+)
 from lakelog_lake.sinks.iceberg_history import TableSnapshots
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
@@ -423,6 +433,7 @@ class IcebergSink:
 
         with suppress(NoSuchTableError):
             return self.load()
+        location = location or self._free_place()
         self.catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
         schema, shape = wanted(self.shape.columns), self.shape
         topic = {} if shape.topic is None else {TOPIC: shape.topic}
@@ -436,6 +447,19 @@ class IcebergSink:
             )
         except TableAlreadyExistsError:
             return self.load()
+
+    def _free_place(self) -> str | None:
+        """Where to create the table, if the catalog's own place has files of another table.
+
+        Such as one that was renamed, or dropped without its files.
+        """
+        if self.within is None:
+            return None
+        place = self.within.joinpath(*self.table.split("."))
+        check_place(self.name, place, METADATA)
+        if not any(place.glob(OF_TABLES[METADATA])):
+            return None
+        return f"file://{place}-{uuid4().hex}"
 
     def load(self) -> Table:
         """The newest version of the table, from the catalog.

@@ -3,7 +3,7 @@
 Also a commit whose cost hardly depends on the number of snapshots: pyiceberg reads all metadata
 twice for a commit, and makes JSON of all snapshots, each of which is Python code.
 
-No other module uses such names; ``PRIVATE`` of ``tests/packages/test_versions.py`` lists them, and
+No other module uses such names; ``PRIVATE`` of ``test_iceberg_internals.py`` lists them, and
 they are tried with the oldest and the newest version that ``pyproject.toml`` allows.
 """
 

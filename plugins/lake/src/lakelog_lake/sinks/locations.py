@@ -28,9 +28,9 @@ import attrs
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NeedsEngine
 from lakelog_lake.sinks import iceberg
-from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.base import MANIFESTS, Sink
 from lakelog_lake.sinks.delta import DeltaSink, is_there, remote_folder
-from lakelog_lake.sinks.parquet import MANIFESTS, ParquetSink
+from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote
 from lakelog_lake.tables.shape import TableShape
 

@@ -33,13 +33,21 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TableMismatch
-from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.base import (
+    MANIFESTS,
+    FolderTable,
+    Head,
+    Kinds,
+    check_partition,
+    check_place,
+    check_topic,
+    missing,
+)
 from lakelog_lake.tables import data_files, shape
 from lakelog_lake.tables.position import Position, PositionedVersion, from_text, to_text
 from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.settings import Resume
 
-MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
 Version: TypeAlias = "tuple[int, Mapping[str, Any]]"
 """The number of a version, and its manifest."""
@@ -62,8 +70,10 @@ class ParquetSink(FolderTable[Path]):
 
     def prepare(self) -> None:
         """Create the folders; an empty table gets a manifest only if it is for one topic."""
-        if self.path.is_dir() and not self.manifests.is_dir() and any(self.path.iterdir()):
-            raise TableMismatch(f"{self.path} holds other files: give an empty or new folder")
+        if not self.manifests.is_dir():
+            check_place(self.name, self.path, MANIFESTS)
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise TableMismatch(f"{self.path} holds other files: give an empty or new folder")
         for folder in (self.manifests, self.folder):
             folder.mkdir(parents=True, exist_ok=True)
         sync(self.path)
