@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -98,6 +99,21 @@ def _python(broker: EmbeddedBroker, home: Path) -> Found:
     return _said([sys.executable, str(_HERE / "client.py"), str(broker.endpoints)], home)
 
 
+def _rust(broker: EmbeddedBroker, home: Path) -> Found:
+    test_grpc.need("cargo")
+    folder = _HERE / "rust"
+    sources = [folder / name for name in ("Cargo.toml", "Cargo.lock", "src/main.rs")]
+
+    def build_into(target: Path) -> None:
+        command = ["cargo", "build", "--locked", "--target-dir", str(target)]
+        maven.run(command, folder)
+        (target / "debug" / "features").rename(target / "features")
+        shutil.rmtree(target / "debug")
+
+    built = maven.once(maven.CACHE / f"grpc-rust-{maven.digest(sources)}", build_into)
+    return _said([str(built / "features"), str(broker.endpoints)], home)
+
+
 def _compared(
     client: test_grpc.Client, expected: Mapping[str, str], broker: EmbeddedBroker, home: Path
 ) -> Found:
@@ -134,6 +150,7 @@ _CLIENTS: Final[Mapping[str, Callable[[EmbeddedBroker, Path], Found]]] = {
     "Go gRPC 5.1.4": partial(_compared, test_grpc.go, test_grpc.OF_GO),
     "Node gRPC 1.0.8": partial(_compared, test_grpc.node, test_grpc.OF_NODE),
     "Python gRPC 5.1.2": _python,
+    "Rust gRPC 5.0.0": _rust,
 }
 
 

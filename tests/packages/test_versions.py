@@ -41,7 +41,7 @@ def oldest(name: str) -> str:
 
 TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "oldest": {each: oldest(each) for each in ("deltalake", "pyarrow", "pyiceberg")},
-    "between": {"deltalake": "==1.6.3", "pyarrow": "==22.*", "pyiceberg": "==0.11.*"},
+    "between": {"pyarrow": "==22.*", "pyiceberg": "==0.11.*"},
     "oldest Arrow": {"pyarrow": oldest("pyarrow")},
     "newest": {},
 }

@@ -14,7 +14,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand, encode_frame
 from lakelog_broker.remoting.requests import RequestCode
-from lakelog_broker.state import BROKER_PUT, DAY, HOUR, MINUTE, TOPIC_PUT, Rate, Traffic
+from lakelog_broker.traffic import BROKER_PUT, DAY, HOUR, MINUTE, TOPIC_PUT, Rate, Traffic
 from lakelog_queues.finding.results import QueueInfo
 from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 

@@ -15,7 +15,7 @@ from lakelog import PutRefused, PutResult, StoredMessage
 from lakelog.errors import OffsetOutOfRange, ReadFailed
 from lakelog.results import PutStatus
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.state import TIMER_GET
+from lakelog_broker.traffic import TIMER_GET
 from lakelog_queues.delays.delivering import RETRY_MS
 from lakelog_queues.delays.timers import ROLL_MS, Timers, due_of
 from plugins.broker.tests.support import (

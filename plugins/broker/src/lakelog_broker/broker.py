@@ -18,7 +18,8 @@ from lakelog_broker.appending import BrokerAppender, is_system_topic
 from lakelog_broker.popping import handles
 from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable
+from lakelog_broker.traffic import Traffic
 from lakelog_daemon.connection_limits import ConnectionLimits, RareLines
 from lakelog_queues.delays.timers import Timers
 from lakelog_queues.groups.set_aside import RETRY_PREFIX

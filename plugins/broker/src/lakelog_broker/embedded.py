@@ -30,7 +30,7 @@ from lakelog_broker.popping.checkpoints import revive_checkpoints
 from lakelog_broker.remoting.sending import PlainSends
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import SAMPLE_INTERVAL_S
+from lakelog_broker.traffic import SAMPLE_INTERVAL_S
 from lakelog_daemon.file_lock import locked
 from lakelog_daemon.notify import STATUS, Notifier
 from lakelog_rocketmq.config import TopicConfig

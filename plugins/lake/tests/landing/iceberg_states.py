@@ -137,9 +137,9 @@ def roll_back(path: Path, place: int) -> None:
     committed(table, SetSnapshotRefUpdate.model_validate(given))
 
 
-def committed(table: Table, update: TableUpdate) -> None:
-    """By the catalog itself: pyiceberg 0.10 rolls nothing back, and mixes up tables at expiry."""
-    table.catalog.commit_table(table, (), (update,))
+def committed(table: Table, *updates: TableUpdate) -> None:
+    """By the catalog itself: pyiceberg 0.10 cannot roll back or sort, and its expiry is wrong."""
+    table.catalog.commit_table(table, (), updates)
 
 
 def rolled_back(world: TableWorld) -> None:
@@ -455,28 +455,10 @@ NO_DEMANDS = "a folder of Parquet files has no schema that demands anything"
 NO_CATALOG = "it has no catalog"
 OF_ICEBERG = "a notion of Iceberg"
 _NO_WAY = "does not show up to where the store"
-
-
-def of_rows(name: str, what: str, act: Any, refused: str | None = None, **more: Any) -> TableState:
-    return TableState(name, what, act, refused, only=NO_ROWS, **more)
-
-
-def of_history(
-    name: str, what: str, act: Any, refused: str | None = None, **more: Any
-) -> TableState:
-    return TableState(name, what, act, refused, only=NO_HISTORY, **more)
-
-
-def of_columns(
-    name: str, what: str, act: Any, refused: str | None = None, **more: Any
-) -> TableState:
-    return TableState(name, what, act, refused, only=NO_DEMANDS, **more)
-
-
-def of_iceberg(
-    name: str, what: str, act: Any, refused: str | None = None, **more: Any
-) -> TableState:
-    return TableState(name, what, act, refused, only=OF_ICEBERG, **more)
+of_rows = partial(TableState, only=NO_ROWS)
+of_history = partial(TableState, only=NO_HISTORY)
+of_columns = partial(TableState, only=NO_DEMANDS)
+of_iceberg = partial(TableState, only=OF_ICEBERG)
 
 
 ICEBERG: Final = [

@@ -24,17 +24,16 @@ Found = dict[tuple[str, str, str], str]
 
 def outcomes(paths: Iterable[str]) -> Found:
     """Of the tests in reports of pytest; a test that failed has ``FAILED``."""
-    found: Found = {}
+    found, wanted = Found(), stated()
     for path in paths:
         for case in ElementTree.parse(path).iter("testcase"):
             known = _CLASS.search(case.get("classname", ""))
             name = case.get("name", "")
             if known is None or "[" not in name:
                 continue
-            said = [e.get("value", "") for e in case.iter("property") if e.get("name") == "outcome"]
             is_bad = case.find("failure") is not None or case.find("error") is not None
             key = (known[1], "Spark" if known[2] else "processes", name.partition("[")[2][:-1])
-            found[key] = "FAILED" if is_bad or not said else said[0]
+            found[key] = "FAILED" if is_bad else wanted[key]
     return found
 
 

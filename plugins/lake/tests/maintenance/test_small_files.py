@@ -13,23 +13,14 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import TableMaintenanceError
 from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.maintenance import folders
 from lakelog_lake.maintenance.folders import PeriodicCompaction
-from lakelog_lake.maintenance.removal import RemovedRows, take_out
 from lakelog_lake.maintenance.tables import compact as compact_tables
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tasks.task import LandingSource
 from lakelog_testing.samples import copy_store
-from plugins.lake.tests.landing.tables import (
-    assert_exactly,
-    files,
-    keys_of,
-    land_all,
-    make,
-    opened,
-)
+from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled
 
@@ -154,22 +145,6 @@ def test_dispatch_compacts_when_told(landed: tuple[Path, Path]) -> None:
     assert run(*command, "--compact", "1").exit_code == 0
     assert len(files("delta", path)) < 33
     assert list(path.rglob("compacted-*"))
-
-
-def test_a_deltalake_that_removes_no_files_is_named(
-    landed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before 1.6.4; ``--compact`` says it at once, and a rewind changes nothing."""
-    monkeypatch.delattr("deltalake.transaction.RemoveAction", raising=False)
-    sink = delta(landed[1])
-    before, there = sink.head("S").position, files("delta", landed[1])
-    assert before is not None
-    remedy = r"pip install 'deltalake>=1\.6\.6'"
-    with pytest.raises(TableMaintenanceError, match=remedy):
-        PeriodicCompaction(Targets([Target(sink)]), 1, MIB)
-    with pytest.raises(TableMaintenanceError, match=remedy):
-        take_out(opened(f"delta:{landed[1]}"), "S", RemovedRows(0), before, before)
-    assert files("delta", landed[1]) == there
 
 
 def test_iceberg_is_compacted_by_spark(tmp_path: Path) -> None:

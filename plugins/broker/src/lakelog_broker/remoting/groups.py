@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from lakelog.errors import StoreError
-from lakelog_broker import filtering, state
+from lakelog_broker import filtering, state, traffic
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Invalid, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.administration import altered
@@ -321,8 +321,8 @@ def _progress(broker: Broker, group: str, topics: Iterable[str]) -> dict[str, An
     rows, per_second = Entries(), 0.0
     for topic in topics:
         rows += _rows(broker, group, topic)
-        rates = broker.traffic.rates(state.GROUP_GET, f"{topic}@{group}")
-        per_second += rates[state.MINUTE].per_second if rates else 0
+        rates = broker.traffic.rates(traffic.GROUP_GET, f"{topic}@{group}")
+        per_second += rates[traffic.MINUTE].per_second if rates else 0
     return {"consumeTps": per_second, "offsetTable": rows}
 
 

@@ -41,7 +41,7 @@ from lakelog_lake.errors import Conflict, TableMaintenanceError, TooBusy
 from lakelog_lake.landing.targets import Targets
 from lakelog_lake.maintenance import terms
 from lakelog_lake.sinks.base import DELTA_LOG, OF_TABLES, Sink
-from lakelog_lake.sinks.delta import DeltaSink, added, opened, remove_action
+from lakelog_lake.sinks.delta import DeltaSink, added, opened
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import data_files, settings
 from lakelog_lake.tables.data_files import found, hidden
@@ -50,7 +50,6 @@ from lakelog_lake.verify.landed_table import Added, DeltaRows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
 
 ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
@@ -333,8 +332,7 @@ _FORGET: Final = "delta.deletedFileRetentionDuration"
 class PeriodicCompaction:
     """Merges small files; called after each pass that landed something.
 
-    Raises :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way, and
-    :class:`~lakelog_lake.errors.TableMaintenanceError` if deltalake is too old.
+    Raises :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way.
 
     :ivar targets: the tables
     :ivar passes: number of passes between two compactions
@@ -355,8 +353,6 @@ class PeriodicCompaction:
                     "tables in folders can; use its engine, or 'lakelog lake compact'",
                     key="--compact",
                 )
-            if isinstance(each, DeltaSink):
-                remove_action()
 
     def _sinks(self) -> list[Sink]:
         return [each.sink for each in self.targets.served]
@@ -435,7 +431,8 @@ def _merged(group: Sequence[Added]) -> data_files.FileFacts:
 def _commit_delta(
     sink: DeltaSink, version: int, merged: Sequence[tuple[Sequence[Added], data_files.FileFacts]]
 ) -> None:
-    removed = remove_action()
+    from deltalake.transaction import AddAction, RemoveAction
+
     for folder in {Path(facts.path).parent for _, facts in merged}:
         sync(folder)
     now_ms = time.time_ns() // 1_000_000
@@ -443,7 +440,7 @@ def _commit_delta(
     for group, facts in merged:
         known = group[0].partition.items()
         values = {name: None if it is None else str(it) for name, it in known}
-        actions += [removed(e.named, False, now_ms, e.size_bytes, values) for e in group]
+        actions += [RemoveAction(e.named, False, now_ms, e.size_bytes, values) for e in group]
         actions.append(added(sink.within(facts.path), facts, values, data_change=False))
     table = opened(sink.path)
     if table.version() != version:

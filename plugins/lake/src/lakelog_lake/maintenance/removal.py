@@ -20,7 +20,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from uuid import uuid4
 
 import attrs
@@ -54,9 +54,6 @@ from lakelog_lake.tables.shape import (
 from lakelog_lake.tasks.task import ANY_TOPIC, FILE_BYTES
 from lakelog_lake.verify import comparing, landed_table
 from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
-
-if TYPE_CHECKING:
-    from deltalake.transaction import AddAction, RemoveAction
 
 _PLACE: Final = "physical_offset"
 
@@ -163,6 +160,8 @@ def _from_parquet(
 def _from_delta(
     table: landed_table.DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
+    from deltalake.transaction import AddAction, RemoveAction
+
     sink = table.sink
     if not isinstance(sink.folder, Path):
         raise errors.TableMaintenanceError(
@@ -176,7 +175,6 @@ def _from_delta(
             f"{table.name} is append-only (delta.appendOnly): no row can be removed; nothing was "
             "changed"
         )
-    removed = delta.remove_action()
     actions: list[AddAction | RemoveAction] = []
     now_ms = time.time_ns() // 1_000_000
     for each in table.actions():
@@ -184,7 +182,7 @@ def _from_delta(
         if rest is None:
             continue
         values = {name: None if it is None else str(it) for name, it in each.partition.items()}
-        actions.append(removed(each.named, True, now_ms, each.size_bytes, values))
+        actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
         if rest.num_rows:
             made = Path(str(each.path)).parent / f"rewound-{uuid4().hex}.parquet"
             metadata = folders.write(rest.schema, [rest], made)

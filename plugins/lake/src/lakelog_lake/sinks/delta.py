@@ -18,7 +18,6 @@ import time
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -27,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, DemandsUnmet, TableMaintenanceError
+from lakelog_lake.errors import Conflict, DemandsUnmet
 from lakelog_lake.sinks import delta_protocol
 from lakelog_lake.sinks.base import (
     DELTA_LOG,
@@ -362,7 +361,7 @@ class DeltaSink(FolderTable[remote.Folder]):
 
         Raises :class:`~lakelog_lake.errors.Conflict`.
         """
-        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import CommitProperties, PostCommitHookProperties
 
         version = table.version() + 1
@@ -377,11 +376,9 @@ class DeltaSink(FolderTable[remote.Folder]):
                 commit_properties=CommitProperties(max_commit_retries=0, **properties),
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=cleans),
             )
-        except DeltaError as error:
+        except CommitFailedError as error:
             if _UNMET in str(error):
                 raise DemandsUnmet(self.name, [str(error)]) from error
-            if not isinstance(error, CommitFailedError):
-                raise
             raise Conflict(f"{self.name} was changed by another writer: {error}") from error
         self.sync_version(version)
         return version
@@ -432,18 +429,6 @@ def drop_versions(log: Path, first: int) -> None:
         remote.sync(log)
     for name in old:
         (log / name).unlink(missing_ok=True)
-
-
-def remove_action() -> type[RemoveAction]:
-    """The action that removes a file; raises ``TableMaintenanceError`` where deltalake has none."""
-    try:
-        from deltalake.transaction import RemoveAction
-    except ImportError as error:
-        raise TableMaintenanceError(
-            f"deltalake {package_version('deltalake')} cannot remove files of a Delta table in a "
-            "commit: pip install 'deltalake>=1.6.6'"
-        ) from error
-    return RemoveAction
 
 
 def added(
