@@ -13,7 +13,7 @@ import pytest
 from lakelog.errors import SettingsError
 from lakelog_broker.codes import Forbidden, Refused, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.requests import RequestCode, check_user
+from lakelog_broker.remoting.requests import RequestCode, check_rights
 from lakelog_broker.security import (
     MAX_CLOCK_SKEW_S,
     AccessControl,
@@ -68,7 +68,7 @@ def _signed(
 
 def _code(access: AccessControl, request: RemotingCommand) -> int:
     try:
-        check_user(access, cast("Any", _NoStore()), request)
+        check_rights(cast("Any", _NoStore()), access.remoting_user(request), request)
     except Refused as refused:
         return refused.code
     return ResponseCode.SUCCESS

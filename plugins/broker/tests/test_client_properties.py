@@ -156,3 +156,16 @@ def test_a_message_is_returned_by_those_who_may_read_its_topic(tmp_path: Path, u
         assert await call_as(client, "ann-key", code, {**back, "originTopic": "orders"}) == 0
 
     run_at_a_broker(tmp_path, work, users=users)
+
+
+def test_a_user_without_rights_is_no_silent_stranger(tmp_path: Path, users: Path) -> None:
+    """Its signature is right, so that its connection is closed only when it is idle."""
+
+    async def work(broker: Broker, client: Client) -> None:
+        read = {"topic": "orders", "queueId": "0"}
+        for key, is_proven in (("", False), ("eve-key", True)):
+            code = await call_as(client, key, RequestCode.GET_MAX_OFFSET, read)
+            assert code == ResponseCode.NO_PERMISSION
+            assert [each.is_proven for each in broker.limits.places] == [is_proven]
+
+    run_at_a_broker(tmp_path, work, users=users)

@@ -167,6 +167,15 @@ async def test_silent_clients_are_disconnected(broker: Broker, client: Client) -
     assert await client.ended()
 
 
+@at_a_broker(max_held_bytes=1 << 20)
+async def test_unfinished_requests_are_limited(broker: Broker, client: Client) -> None:
+    assert await client.is_served()
+    half = await Client.to(broker)
+    half.writer.write(_number(4 << 20) + bytes(2 << 20))
+    assert await half.ended()
+    assert (await client.send("orders", bytes(900_000))).code == ResponseCode.SUCCESS
+
+
 async def _served_at_last(broker: Broker) -> Client:
     """A client that is served once the broker has noted the end of another."""
     while True:

@@ -78,9 +78,16 @@ def test_a_column_is_not_added_to_a_mapped_delta_table(path: Path) -> None:
         sink.prepare()
 
 
-def test_a_demand_that_comes_while_messages_land(source: LandingSource, path: Path) -> None:
-    """It is met before the commit, and at once."""
+@pytest.mark.parametrize("known", [False, True])
+def test_a_demand_that_comes_while_messages_land(
+    known: bool, source: LandingSource, path: Path
+) -> None:
+    """It is met before the commit, and at once; also where the protocol had the feature before."""
     sink = make("delta", path)
+    if known:
+        DeltaTable(str(path)).alter.add_constraint({"gone": "queue_offset < 9"})
+        DeltaTable(str(path)).alter.drop_constraint("gone")
+        sink.prepare()
 
     def demand() -> None:
         DeltaTable(str(path)).alter.add_constraint({"few": "queue_offset < 2"})

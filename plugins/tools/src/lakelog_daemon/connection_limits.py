@@ -72,7 +72,7 @@ class Admission:
     :ivar descriptors: how many the connection has
     :ivar since_s: when the peer connected, or was last heard; seconds of the clock
     :ivar is_heard: whether bytes came since the last :meth:`ConnectionLimits.end_overdue`
-    :ivar is_proven: whether the peer has sent a whole request that it may send
+    :ivar is_proven: whether the peer has sent a whole request, with its signature if it needs one
     :ivar stalled_s: since when the peer does not read; ``None`` if it reads
     :ivar waiting: number of its requests that wait for their answers
     :ivar held_bytes: length of its unfinished requests and unread answers

@@ -258,7 +258,7 @@ class GrpcServer:
             raise IllegalRequest("TOO_MANY_REQUESTS", codes.BUSY)
 
     def _prove(self, context: Any) -> None:
-        """Note that a client has sent a call that it may make."""
+        """Note that a client has sent a call with a right signature, if it needs one."""
         place = self._places.get(context.peer())
         if place is not None and not place.is_proven:
             self._broker.limits.prove(place)
@@ -281,8 +281,9 @@ class GrpcServer:
 
         async def answer(request: Any, context: Any) -> Any:
             try:
-                self._clients.check(name, request, context, self._clients.user_of(context))
+                user = self._clients.user_of(context)
                 self._prove(context)
+                self._clients.check(name, request, context, user)
                 with self._waiting(context):
                     return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
@@ -290,10 +291,11 @@ class GrpcServer:
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
-                self._clients.check(name, request, context, self._clients.user_of(context))
+                user = self._clients.user_of(context)
+                self._prove(context)
+                self._clients.check(name, request, context, user)
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._prove(context)
                 self._check_waiting()
                 with self._waiting(context):
                     async for each in self._messaging.receive(request, context):

@@ -211,6 +211,9 @@ class Popping:
     ) -> list[tuple[StoredMessage, bytes]]:
         if most <= 0:
             return []
+        if lite_parent(topic) and queue.next_offset >= self._broker.bounds(topic, queue_id)[1]:
+            queue.has_more = False  # a client has thousands of them, and few have news
+            return []
         for _ in range(_READS):
             start = queue.next_offset
             read, queue.next_offset = selection.messages(self._store, topic, queue_id, start, most)

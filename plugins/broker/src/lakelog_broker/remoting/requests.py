@@ -13,7 +13,7 @@ from typing import Final
 from lakelog_broker import rights
 from lakelog_broker.broker import Broker
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.security import AccessControl, User
+from lakelog_broker.security import User
 
 
 @unique
@@ -120,16 +120,14 @@ REQUESTS: Final = {int(each): each for each in RequestCode if each.handler}
 """The requests that are served."""
 
 
-def check_user(access: AccessControl, broker: Broker, request: RemotingCommand) -> User:
-    """Check the signature of a request and the rights of its user, who is returned.
+def check_rights(broker: Broker, user: User, request: RemotingCommand) -> None:
+    """Check the rights of the user of a request.
 
     A code that is not in the table needs an administrator. Raises :class:`Refused`, and
     ``KeyError`` for a missing field.
     """
-    user = access.remoting_user(request)
     if not user.admin:
         row = REQUESTS.get(request.code)
         parts = {"fields": lambda: request.fields, "body": request.content}
         name = str(request.code) if row is None else row.name
         rights.check(broker, user, name, parts, lambda value: value)
-    return user

@@ -36,7 +36,7 @@ from lakelog_broker.remoting.frame import (
     decode_frame,
     encode_frame,
 )
-from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
+from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_rights
 from lakelog_broker.settings import BrokerSettings
 from lakelog_daemon.connection_limits import Admission
 from lakelog_queues.delays.delivering import restored
@@ -382,9 +382,10 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
         try:
             handler = self.server.handler(request.code)
             check_limit(len(request.fields), MAX_FIELDS, "a header of {} fields")
-            self.user = check_user(self.server.access, self.broker, request)
+            self.user = self.server.access.remoting_user(request)
             if not self._place.is_proven:
                 self._limits.prove(self._place)
+            check_rights(self.broker, self.user, request)
             if request.code in _WAITING:
                 self._check_waiting()
             answer = handler(self, request)
