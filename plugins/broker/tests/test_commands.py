@@ -75,7 +75,6 @@ def test_a_signal_saves_the_offsets_and_closes_the_store(
             "namesrv": running.address,
             "endpoints": None,
             "store": str(store),
-            "pid": running.process.pid,
         }
         send(running.address, "orders", b"a")
         fields = {

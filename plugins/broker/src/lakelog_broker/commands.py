@@ -29,7 +29,6 @@ class BrokerRow(TypedDict):
     namesrv: str
     endpoints: str | None
     store: str
-    pid: int
 
 
 @output.prints(BrokerRow)
@@ -123,12 +122,7 @@ def _announce(as_json: bool, running: EmbeddedBroker) -> None:
     gc.freeze()  # modules and the parts of the broker last as long as the process
     endpoints = running.endpoints
     if as_json:
-        row = BrokerRow(
-            namesrv=running.namesrv,
-            endpoints=endpoints,
-            store=str(running.store.path),
-            pid=os.getpid(),
-        )
+        row = BrokerRow(namesrv=running.namesrv, endpoints=endpoints, store=str(running.store.path))
         output.write_lines([row])
         return
     if endpoints:
