@@ -63,7 +63,7 @@ def test_what_is_no_json_is_refused(value: object) -> None:
 
 def test_a_file_keeps_nulls_and_breaks_no_line_before_an_integer_key() -> None:
     content = {"a": None, "b": {}, "offsetTable": {"t@g": {"0": 5, "-1": 9, "x": 1}, "7": 8}}
-    assert encode_file(content).decode() == (
+    assert encode_file(content, bare_keys=True).decode() == (
         '{\n\t"a":null,\n\t"b":{},\n\t"offsetTable":{'
         '\n\t\t"t@g":{0:5,-1:9,\n\t\t\t"x":1\n\t\t},7:8\n\t}\n}'
     )

@@ -150,7 +150,7 @@ def test_what_brokers_accept_stops_no_other_commit(tmp_path: Path) -> None:
         "g": {"u": {0: 3}},
     }
     assert again.committed("g", "t") == {}, "a negative offset stands for none"
-    assert b'"t@g":{0:-1}' in b"".join(file_of(tmp_path).read_bytes().split())
+    assert b'"t@g":{"0":-1}' in b"".join(file_of(tmp_path).read_bytes().split())
     again.forget("a@b")
     assert "a@b" not in a_table(tmp_path).groups()
 

@@ -25,7 +25,7 @@ import attrs
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_rocketmq.fastjson import encode_file, parse_object
+from lakelog_rocketmq.fastjson import encode_file, has_bare_keys, parse_object
 
 TOPICS_FILE: Final = "topics.json"
 GROUPS_FILE: Final = "subscriptionGroup.json"
@@ -162,6 +162,9 @@ def _content(files: FileSystem, path: Path, problems: list[str]) -> bytes | None
 def save_config(files: FileSystem, path: Path, content: Content) -> None:
     """Replace a file durably.
 
+    Integer keys have quotes, so that each program can read the file, unless those of the former
+    file have none, as RocketMQ writes them.
+
     Valid former content is saved as the ``.bak`` first. A crash at any time leaves a readable file,
     with the former or the new content. After an ``OSError``, at most the ``.bak`` was replaced.
     """
@@ -170,7 +173,7 @@ def save_config(files: FileSystem, path: Path, content: Content) -> None:
     with suppress(ValueError):  # a torn file must not replace a valid .bak
         parse_object(former)
         write_file(files, backup_of(path), former, syncs_name=False)
-    write_file(files, path, encode_file(content))
+    write_file(files, path, encode_file(content, bare_keys=has_bare_keys(former)))
 
 
 def backup_of(path: Path) -> Path:

@@ -53,13 +53,22 @@ def encode_for_browsers(content: object) -> bytes:
     return _Writer(_ESCAPED_FOR_BROWSERS, quotes_keys=True).text(content).encode()
 
 
-def encode_file(content: object) -> bytes:
+def encode_file(content: object, *, bare_keys: bool) -> bytes:
     r"""A file, indented by tabs; entries that are null are kept.
 
-    >>> encode_file({"offsetTable": {"T@g": {"0": 5, "1": 9}}})
+    :param bare_keys: whether integer keys are written without quotes
+
+    >>> encode_file({"offsetTable": {"T@g": {"0": 5, "1": 9}}}, bare_keys=True)
     b'{\n\t"offsetTable":{\n\t\t"T@g":{0:5,1:9\n\t\t}\n\t}\n}'
     """
-    return _Writer(_ESCAPED, is_file=True).text(content, "\n").encode(errors="replace")
+    writer = _Writer(_ESCAPED, quotes_keys=not bare_keys, is_file=True)
+    return writer.text(content, "\n").encode(errors="replace")
+
+
+def has_bare_keys(content: bytes) -> bool:
+    """Whether a key of the text is an integer without quotes."""
+    tokens = _TOKEN.finditer(content.decode(errors="replace"))
+    return any(_INTEGER(token["key"] or "") for token in tokens)
 
 
 class _Writer:
@@ -95,7 +104,7 @@ class _Writer:
             is_quoted = not is_bare or self._quotes_keys
             name = f'"{self._quoted(str(key))}"' if is_quoted else str(key)
             below = self.text(each, inner, has_numbers or key == _WITH_NUMBERS)
-            found.append(f"{'' if is_bare else inner}{name}:{below}")
+            found.append(f"{inner if is_quoted else ''}{name}:{below}")
         return "{" + ",".join(found) + (line if found else "") + "}"
 
 
