@@ -193,7 +193,7 @@ def heavy():
     return [name for name in names if name in sys.modules]
 
 mode, steps, found = sys.argv[3], json.loads(sys.argv[4]), {}
-with lakelog.open(sys.argv[2], mode=mode) as store:
+with lakelog.open(sys.argv[2], mode=mode, light_queues=mode == "write") as store:
     modules = [name for name in sys.modules if name.startswith("lakelog")]
     for step in steps:
         exec(step)
@@ -233,7 +233,7 @@ def imports(store: Path, mode: str, *steps: str) -> tuple[int, dict[str, Any]]:
 def test_what_most_programs_do_needs_no_numpy_but_columns_do(tmp_path: Path) -> None:
     """Its import takes longer than everything else that the opening of a store does."""
     for mode, steps in (
-        ("write", (*WRITES, *READS)),  # a new store
+        ("write", (*WRITES, *READS)),  # a new store; light queues are on, as in a broker
         ("write", (*READS, *WRITES)),  # one that was closed: its last record is dispatched again
         ("exclusive", READS),
         ("read", READS[:-1]),

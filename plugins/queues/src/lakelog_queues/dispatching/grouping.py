@@ -28,7 +28,7 @@ from lakelog.accelerate import current
 from lakelog.format import properties as names
 from lakelog.format.layout import PREPARED
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
-from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
+from lakelog.format.queue_offsets import Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import cached_property, np
 from lakelog_queues.units.simpleunits import UNIT_BYTES, columns
@@ -88,7 +88,7 @@ class Grouping(NamedTuple):
     def _lights(self, batch: RecordBatch) -> list[QueueUnits]:
         """The units of light queues."""
         found: dict[Queue, list[tuple[int, int]]] = {}
-        for queue, queue_offset, record in light_units(batch, (batch.sys_flags & PREPARED) == 0):
+        for queue, queue_offset, record in light_units(batch):
             if int(batch.physical_offsets[record]) >= self.tombstones.get(queue[0], 0):
                 found.setdefault(queue, []).append((queue_offset, record))
         return [
@@ -217,14 +217,11 @@ def _inner_batches(
         yield QueueUnits(queue, lambda: (units, times))
 
 
-def light_units(batch: RecordBatch, queued: Flags) -> Iterator[tuple[Queue, int, int]]:
-    """Queue, queue offset and index of the record for each unit, in the order of the log.
-
-    :param queued: for each record, whether it may have units
-    """
-    if _SEARCH.search(batch.buffer) is None:
+def light_units(batch: RecordBatch) -> Iterator[tuple[Queue, int, int]]:
+    """Queue, queue offset and index of the record for each unit, in the order of the log."""
+    if _SEARCH.search(batch.buffer) is None:  # most batches; NumPy is not imported for them
         return
-    for record in np.flatnonzero(queued).tolist():
+    for record in np.flatnonzero((batch.sys_flags & PREPARED) == 0).tolist():
         start = int(batch.property_positions[record])
         raw = bytes(batch.buffer[start : start + int(batch.property_lengths[record])])
         if _OFFSETS in raw:
