@@ -56,9 +56,12 @@ class Reader:
     def look_again(self) -> None:
         """What was seen once stays where it was."""
         choose = random.Random(1)
-        while not self.stopping.wait(_AGAIN_SECONDS):
-            if self.seen:
-                self._look_again(choose.choice(self.seen))
+        try:
+            while not self.stopping.wait(_AGAIN_SECONDS):
+                if self.seen:
+                    self._look_again(choose.choice(self.seen))
+        except StoreClosed:
+            assert self.stopping.is_set()
 
     def _look_again(self, what: tuple[int, int, int, str]) -> None:
         queue_id, queue_offset, place, key = what
