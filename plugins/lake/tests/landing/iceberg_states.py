@@ -14,8 +14,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
-from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.update import (
+    AddSortOrderUpdate,
+    RemoveSnapshotsUpdate,
+    SetDefaultSortOrderUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform
 from pyiceberg.types import LongType, StringType
 
 from lakelog_lake.sinks.iceberg import CATALOG_FILE, sqlite_catalog
@@ -307,8 +314,12 @@ def add_day(world: TableWorld) -> None:
 
 
 def sort(table: Table) -> None:
-    with table.update_sort_order() as update:
-        update.asc("store_timestamp", IdentityTransform())
+    order = SortOrder(SortField(table.schema().find_field("store_timestamp").field_id), order_id=1)
+    committed(
+        table,
+        AddSortOrderUpdate.model_validate({"sort-order": order}),
+        SetDefaultSortOrderUpdate.model_validate({"sort-order-id": 1}),
+    )
 
 
 def branch_and_tag(table: Table) -> None:

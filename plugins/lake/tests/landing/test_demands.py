@@ -11,8 +11,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyarrow import parquet
-from pyiceberg.table.sorting import SortField, SortOrder
-from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
 from pyiceberg.types import NestedField
 
 from lakelog import Message
@@ -32,7 +30,7 @@ from lakelog_lake.tables.shape import Layout, TableShape
 from lakelog_lake.tasks.engines import in_process, processes
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.delta_states import TAKEN, amend
-from plugins.lake.tests.landing.iceberg_states import change_metadata, committed, make_third
+from plugins.lake.tests.landing.iceberg_states import change_metadata, make_third, sort
 from plugins.lake.tests.landing.passes import land, sink_for
 from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import (
@@ -290,13 +288,7 @@ def test_files_are_marked_as_unsorted(source: LandingSource, path: Path) -> None
     with sqlite_catalog(path).load_table(TABLE).transaction() as change:
         places = {"write.data.path": f"file://{path}/x", "write.object-storage.enabled": "true"}
         change.set_properties(places)
-    table = sqlite_catalog(path).load_table(TABLE)
-    order = SortOrder(SortField(table.schema().find_field("store_timestamp").field_id), order_id=1)
-    committed(
-        table,
-        AddSortOrderUpdate.model_validate({"sort-order": order}),
-        SetDefaultSortOrderUpdate.model_validate({"sort-order-id": 1}),
-    )
+    sort(sqlite_catalog(path).load_table(TABLE))
     land_all(source, make("iceberg", path))
     table = sqlite_catalog(path).load_table(TABLE)
     assert table.sort_order().fields
