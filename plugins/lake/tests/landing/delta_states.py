@@ -14,25 +14,22 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lakelog_testing.contracts.tables import STATES, TableState, TableWorld, land_second
-from plugins.lake.tests.landing.iceberg_states import (
-    of_columns,
-    of_history,
-    of_rows,
-)
 from plugins.lake.tests.landing.lake_tables import (
     INSIDE,
     SHARED,
     adding,
     by_position,
     by_rows,
-    cut,
     land_more,
-    lose,
+    marked_and_damaged,
+    of_columns,
+    of_history,
+    of_rows,
     other_kind_inside,
     remove_dead_letters,
     removing,
+    required,
     rows_of_others,
-    with_text,
 )
 from plugins.lake.tests.landing.tables import files, read
 
@@ -450,19 +447,7 @@ DELTA: Final = [
         remedy=by_position,
     ),
     of_columns("column-added", "adds a column", add_column),
-    of_columns(
-        "column-required",
-        "makes a column required, which a message lacks",
-        require_tags,
-        "has no tags, which must not be null",
-        remedy=let_tags_be_null,
-    ),
-    of_columns(
-        "column-required-of-typed",
-        "makes a column of a table with dead letters required",
-        with_text(require_tags),
-        has_dead_letters=True,
-    ),
+    *required(require_tags, let_tags_be_null),
     of_delta("merged", "merges rows by their key", merge),
     of_delta("z-ordered", "orders the files", lambda w: delta(w).optimize.z_order(["queue_id"])),
     of_delta("vacuumed", "compacts, and vacuums all that is not listed", vacuum),
@@ -516,22 +501,11 @@ DELTA: Final = [
         for name, (given, error) in REFUSED.items()
     ),
     *(of_delta(name, f"turns on {name}", amended(**given)) for name, given in TAKEN.items()),
-    TableState(
-        "topic-mark",
-        "marks the table as that of one topic",
+    *marked_and_damaged(
         amended(version=2, settings={"lakelog.topic": "orders"}),
-        "holds the messages of the topic 'orders'",
-        remedy=lambda w: restore(w, delta(w).version() - 1),
-    ),
-    TableState(
-        "data-file-removed", "removes a data file", lambda w: lose(w, data_file(w), Path.unlink)
-    ),
-    TableState("data-file-cut", "cuts a data file", lambda w: lose(w, data_file(w), cut)),
-    TableState(
-        "dead-letters-removed",
-        "removes the table of dead letters",
-        with_text(partial(remove_dead_letters, "delta")),
-        has_dead_letters=True,
+        lambda w: restore(w, delta(w).version() - 1),
+        data_file,
+        partial(remove_dead_letters, "delta"),
     ),
     TableState(
         "newest-commit-removed",

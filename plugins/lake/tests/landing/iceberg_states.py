@@ -34,13 +34,15 @@ from plugins.lake.tests.landing.lake_tables import (
     by_position,
     by_rows,
     changed,
-    cut,
     land_more,
-    lose,
+    marked_and_damaged,
+    of_columns,
+    of_history,
+    of_rows,
     other_kind_inside,
     removing,
+    required,
     rows_of_others,
-    with_text,
 )
 from plugins.lake.tests.landing.tables import TABLE, files, iceberg, keys_in, read
 
@@ -460,15 +462,9 @@ def drop_dead_letters(world: TableWorld) -> None:
     sqlite_catalog(world.table).drop_table(name)
 
 
-NO_ROWS = "no program changes single rows of a folder of Parquet files"
-NO_HISTORY = "its manifests are not rolled back, nor removed by a program"
-NO_DEMANDS = "a folder of Parquet files has no schema that demands anything"
 NO_CATALOG = "it has no catalog"
 OF_ICEBERG = "a notion of Iceberg"
 _NO_WAY = "does not show up to where the store"
-of_rows = partial(TableState, only=NO_ROWS)
-of_history = partial(TableState, only=NO_HISTORY)
-of_columns = partial(TableState, only=NO_DEMANDS)
 of_iceberg = partial(TableState, only=OF_ICEBERG)
 
 
@@ -526,19 +522,7 @@ ICEBERG: Final = [
     of_history("rows-copied-back", "rolls back, and copies what went into it", copied_back),
     of_columns("column-added", "adds a column", by(add_column)),
     of_columns("column-described", "describes a column", by(describe_column)),
-    of_columns(
-        "column-required",
-        "makes a column required, which a message lacks",
-        require_tags,
-        "has no tags, which must not be null",
-        remedy=let_tags_be_null,
-    ),
-    of_columns(
-        "column-required-of-typed",
-        "makes a column of a table with dead letters required",
-        with_text(require_tags),
-        has_dead_letters=True,
-    ),
+    *required(require_tags, let_tags_be_null),
     of_iceberg("column-dropped", "drops a column", by(drop_column)),
     of_iceberg("column-dropped-and-added", "drops a column and adds it again", by(drop_and_add)),
     of_iceberg("column-renamed", "renames a column", by(rename_column("tags"))),
@@ -607,22 +591,11 @@ ICEBERG: Final = [
         in_metadata(make_unknown_transform),
         r"it is partitioned by .*\(topic\),day, not by topic",
     ),
-    TableState(
-        "topic-mark",
-        "marks the table as that of one topic",
+    *marked_and_damaged(
         by(mark_with_a_topic),
-        "holds the messages of the topic 'orders'",
-        remedy=unmark,
-    ),
-    TableState(
-        "data-file-removed", "removes a data file", lambda w: lose(w, data_file(w), Path.unlink)
-    ),
-    TableState("data-file-cut", "cuts a data file", lambda w: lose(w, data_file(w), cut)),
-    TableState(
-        "dead-letters-removed",
-        "removes the table of dead letters",
-        with_text(drop_dead_letters),
-        has_dead_letters=True,
+        unmark,
+        data_file,
+        drop_dead_letters,
     ),
     TableState(
         "newest-commit-removed",

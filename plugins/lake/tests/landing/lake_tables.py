@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -37,6 +38,12 @@ from lakelog_testing.contracts.tables import (
 from plugins.lake.tests.landing.table_specs import read_dead
 from plugins.lake.tests.landing.tables import KEY, files, keys_in, opened, read
 
+NO_ROWS = "no program changes single rows of a folder of Parquet files"
+NO_HISTORY = "its manifests are not rolled back, nor removed by a program"
+NO_DEMANDS = "a folder of Parquet files has no schema that demands anything"
+of_rows = partial(TableState, only=NO_ROWS)
+of_history = partial(TableState, only=NO_HISTORY)
+of_columns = partial(TableState, only=NO_DEMANDS)
 LIMITS = TaskLimits(pass_bytes=45 << 10, task_bytes=8 << 10, file_bytes=8 << 10)
 """Each dispatch has several tasks, so that an engine of processes starts some."""
 TEXT = {ANY_TOPIC: parser_for("string")}
@@ -221,3 +228,52 @@ SHARED: Sequence[TableState] = (
     ),
 )
 """What all formats of this package refuse, or take, by themselves."""
+
+
+def marked_and_damaged(
+    mark: Callable[[TableWorld], object],
+    unmark: Callable[[TableWorld], object],
+    data_file: Callable[[TableWorld], Path],
+    drop_dead_letters: Callable[[TableWorld], object],
+) -> Sequence[TableState]:
+    """States that each format of this package has, made by means of its own."""
+    return (
+        TableState(
+            "topic-mark",
+            "marks the table as that of one topic",
+            mark,
+            "holds the messages of the topic 'orders'",
+            remedy=unmark,
+        ),
+        TableState(
+            "data-file-removed", "removes a data file", lambda w: lose(w, data_file(w), Path.unlink)
+        ),
+        TableState("data-file-cut", "cuts a data file", lambda w: lose(w, data_file(w), cut)),
+        TableState(
+            "dead-letters-removed",
+            "removes the table of dead letters",
+            with_text(drop_dead_letters),
+            has_dead_letters=True,
+        ),
+    )
+
+
+def required(
+    require: Callable[[TableWorld], object], let_be_null: Callable[[TableWorld], object]
+) -> Sequence[TableState]:
+    """States of a table whose column of tags must not be null."""
+    return (
+        of_columns(
+            "column-required",
+            "makes a column required, which a message lacks",
+            require,
+            "has no tags, which must not be null",
+            remedy=let_be_null,
+        ),
+        of_columns(
+            "column-required-of-typed",
+            "makes a column of a table with dead letters required",
+            with_text(require),
+            has_dead_letters=True,
+        ),
+    )

@@ -20,9 +20,9 @@ from plugins.lake.tests.landing.lake_tables import (
     cut,
     land_more,
     lose,
+    marked_and_damaged,
     other_kind_inside,
     remove_dead_letters,
-    with_text,
 )
 from plugins.lake.tests.landing.tables import files, keys_in
 
@@ -166,22 +166,11 @@ PARQUET: Final = [
     *STATES,
     *SHARED,
     TableState(*INSIDE, other_kind_inside("delta")),
-    TableState(
-        "topic-mark",
-        "marks the table as that of one topic",
+    *marked_and_damaged(
         on_manifest(-1, edited(lambda found: found.update(topic="orders"))),
-        "holds the messages of the topic 'orders'",
-        remedy=bring_back,
-    ),
-    TableState(
-        "data-file-removed", "removes a data file", lambda w: lose(w, data_file(w), Path.unlink)
-    ),
-    TableState("data-file-cut", "cuts a data file", lambda w: lose(w, data_file(w), cut)),
-    TableState(
-        "dead-letters-removed",
-        "removes the table of dead letters",
-        with_text(partial(remove_dead_letters, "parquet")),
-        has_dead_letters=True,
+        bring_back,
+        data_file,
+        partial(remove_dead_letters, "parquet"),
     ),
     TableState(
         "newest-commit-removed",
