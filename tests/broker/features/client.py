@@ -224,7 +224,7 @@ for name, feature in _FEATURES.items():
     try:
         expected, is_so = feature()
         said = "yes" if expected == is_so else f"not {expected}, but {is_so}"
-    except Exception as error:  # noqa: BLE001  # it is what happened instead
+    except Exception as error:  # noqa: BLE001  # any failure of the client is the outcome to print
         said = repr(error)
     sys.stdout.write(f"= {name}: {said}\n")
 sys.stdout.write("= end: reached\n")

@@ -103,7 +103,7 @@ class _SteadyCatalog(Catalog):
     ) -> CommitTableResponse:
         after_ms = table.metadata.last_updated_ms
         later = tuple(_later(each, after_ms) for each in updates)
-        done = super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # as above
+        done = super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # the real catalog of steady() has it
         self._newest[table.name()] = (done.metadata_location, done.metadata)
         return done
 

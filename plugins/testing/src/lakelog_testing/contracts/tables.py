@@ -193,7 +193,7 @@ class TableContract:
         """The data files that the table lists."""
         raise NotImplementedError
 
-    def dead_letters(self, world: TableWorld) -> Iterable[Key]:  # noqa: ARG002  # for formats with such tables
+    def dead_letters(self, world: TableWorld) -> Iterable[Key]:  # noqa: ARG002  # a format with tables of dead letters reads them from it
         """The keys of all rows of the table of dead letters."""
         return ()
 
